@@ -1,0 +1,110 @@
+"""A channel: a durable, totally ordered sequence of commands that can be read again from any position still held.
+
+    producers ─▶ append ─▶ │ 17 │ 18 │ 19 │ 20 │ 21 │ ─▶ read, read, read …
+                             ▲                    ▲
+                           first               durable
+                     (release moves it)    (append moves it)
+
+Everything that changes anything is a command in a channel. A channel knows nothing of what a command means, nor of what is alive
+in it: it numbers commands, makes them durable, hands them out in order, keeps one snapshot, and forgets a prefix when told.
+
+The rules every implementation keeps (one contract suite proves them, `tests/contract`):
+
+1. Entries are numbered from 1 without a gap, in the order in which `append` was called.
+2. `append` answers when the command is durable, not before; then `durable` is at least its number. Several appends may share
+   one sync. A failed append has not happened, or raises OutcomeUnknown.
+3. No reader ever sees an entry past `durable`.
+4. `read(start)` hands out every entry from `start` on, then waits for more. Starting below `first` is refused: NoSuchPosition.
+5. `release(below)` forgets entries below a number, lazily: `first` may stay lower. It never forgets what is not below.
+6. `save_snapshot(at, chunks)` is whole or not at all; `load_snapshot` gives the newest whole one. Entries after `at` rebuild the rest.
+7. Appends for UPKEEP (confirmations, carried events, snapshots) have room of their own that EVENTS never take.
+8. After `close`, everything raises Closed; what was appended and not yet durable is answered with an error, never left waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+Buffer = bytes | memoryview
+
+# The largest command any channel takes. A batch is at most 1 MiB and its command head a few hundred bytes.
+COMMAND_BYTES_MAX = (1 << 20) + 4096
+
+
+class Purpose(enum.IntEnum):
+    """Which reserve a command may draw on when space is short."""
+
+    EVENTS = 0
+    UPKEEP = 1
+
+
+class Entry(NamedTuple):
+    number: int
+    command: Buffer
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """The proof that a command is durable."""
+
+    entry: int
+    copies: int
+    is_synced: bool
+
+
+class Pressure(msgspec.Struct, frozen=True):
+    """How much room is left. `is_short`: no new space can be had, and events are drawing on their reserve."""
+
+    free_bytes: int
+    events_reserve_bytes: int
+    upkeep_reserve_bytes: int
+    is_short: bool
+    reason: str = ""
+
+
+class Snapshot(NamedTuple):
+    """State as of entry `at`, in the chunks it was saved in."""
+
+    at: int
+    chunks: Sequence[Buffer]
+
+
+class Channel(Protocol):
+    @property
+    def first(self) -> int:
+        """The number of the oldest entry still held; one past `durable` when none is."""
+
+    @property
+    def durable(self) -> int:
+        """The number of the newest durable entry; 0 when there never was one."""
+
+    @property
+    def pressure(self) -> Pressure: ...
+
+    def watch_pressure(self, changed: Callable[[Pressure], None]) -> None:
+        """Call `changed` whenever `is_short` turns, from the loop."""
+
+    def append(self, command: Buffer, purpose: Purpose = Purpose.EVENTS) -> asyncio.Future[Receipt]:
+        """Number the command now, answer when it is durable.
+
+        Raises (through the future) Blocked when its reserve is used up, DiskFailed when the disk refused it, TooLarge past
+        COMMAND_BYTES_MAX, Closed.
+        """
+
+    def read(self, start: int) -> AsyncIterator[Sequence[Entry]]:
+        """Every entry from `start` on, in order, in runs of convenient length; then live."""
+
+    async def fetch(self, numbers: Sequence[int]) -> list[Buffer]:
+        """The commands with these numbers (ascending), from memory where they are recent, from disk otherwise."""
+
+    async def save_snapshot(self, at: int, chunks: Iterable[Buffer]) -> None: ...
+
+    async def load_snapshot(self) -> Snapshot | None: ...
+
+    async def release(self, below: int) -> None: ...
+
+    async def close(self) -> None: ...

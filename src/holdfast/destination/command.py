@@ -1,0 +1,251 @@
+"""Commands: everything that changes anything, as it stands in a channel.
+
+    kind u8 │ head length u16 │ head, msgpack array │ payload
+
+The head is small and typed; the payload (a batch) is opaque. A command says what a client asked for or what the primary found;
+it never depends on who applies it or when.
+
+    who issues it    commands                                                        fenced by epoch
+    client manager   batch, confirm, release, reject, create, delete, subscribe,     no: never ignored
+                     unsubscribe, attach, open producer, forget producer
+    primary          claim, detach, dead, carried                                    yes: an older epoch's are ignored
+                     (`detach` of a session that said goodbye comes from its client manager, with epoch 0: never ignored)
+
+Commands whose answer depends on state carry `origin` and `token`: who waits for the answer, and for which question.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import ClassVar, Literal, TypeVar
+
+import msgspec
+
+from holdfast.errors import ProtocolError, UnknownVersion
+
+Buffer = bytes | memoryview
+_LEAD = struct.Struct("<BH")
+
+
+class Command(msgspec.Struct, array_like=True, frozen=True):
+    """What all commands have in common: a kind, and a head that is a msgpack array (new fields go last, with a default)."""
+
+    KIND: ClassVar[int] = 0
+
+
+class BatchCommand(Command, frozen=True):
+    """A producer's batch. `sequence` counts this producer's batches in this channel from 1 (rule 6). The payload is the batch."""
+
+    KIND = 1
+    destination: str
+    producer: str
+    sequence: int
+
+
+class Confirm(Command, frozen=True):
+    """A recipient has finished with these positions. `ranges`: position.Ranges as bytes.
+
+    `delivered_up_to` is the newest position of this backlog that was handed to any recipient, as far as the sender knows (rule 5).
+    """
+
+    KIND = 2
+    destination: str
+    subscription: str  # "" for a queue
+    session: str
+    ranges: bytes
+    delivered_up_to: int = 0
+    origin: str = ""
+    token: int = 0
+
+
+class Release(Command, frozen=True):
+    """A recipient gives these back, to be delivered again not before a time (0: at once). `is_counted`: it had been looked at."""
+
+    KIND = 3
+    destination: str
+    subscription: str
+    session: str
+    ranges: bytes
+    not_before_ms: int = 0
+    is_counted: bool = True
+    origin: str = ""
+    token: int = 0
+
+
+class Reject(Command, frozen=True):
+    """A recipient refuses these for good: they go to the dead queue with the reason."""
+
+    KIND = 4
+    destination: str
+    subscription: str
+    session: str
+    ranges: bytes
+    reason: str
+    origin: str = ""
+    token: int = 0
+
+
+class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What can be set for a destination. 0 means no limit."""
+
+    redelivery_limit: int = 0
+
+
+class Create(Command, frozen=True):
+    """Create a destination. `is_implicit`: on first use; then an existing one of the same kind is fine."""
+
+    KIND = 5
+    name: str
+    kind: Literal["queue", "topic"]
+    settings: Settings = Settings()
+    is_implicit: bool = False
+    origin: str = ""
+    token: int = 0
+
+
+class Delete(Command, frozen=True):
+    KIND = 6
+    name: str
+    origin: str = ""
+    token: int = 0
+
+
+class Subscribe(Command, frozen=True):
+    """Create a subscription of a topic, if it is not there. Non-durable ones belong to a session and go with it."""
+
+    KIND = 7
+    topic: str
+    name: str
+    is_durable: bool
+    session: str = ""
+    origin: str = ""
+    token: int = 0
+
+
+class Unsubscribe(Command, frozen=True):
+    KIND = 8
+    topic: str
+    name: str
+    origin: str = ""
+    token: int = 0
+
+
+class Attach(Command, frozen=True):
+    """A session opens a receiver on a queue (subscription "") or on a subscription. Attaching again changes nothing.
+
+    The first Attach of a session also introduces the session. `receiver` is unique within the session.
+    """
+
+    KIND = 9
+    session: str
+    receiver: int
+    destination: str
+    subscription: str = ""
+    origin: str = ""
+    token: int = 0
+
+
+class Detach(Command, frozen=True):
+    """A receiver (or with 0, the whole session with its receivers, non-durable subscriptions) is gone; what it held is delivered to others."""
+
+    KIND = 10
+    session: str
+    receiver: int = 0
+    at_ms: int = 0
+    epoch: int = 0
+    origin: str = ""
+    token: int = 0
+
+
+class OpenProducer(Command, frozen=True):
+    """A producer opens, or asks for its last sequence before it resends. A durable one outlives its session (a Recorder's)."""
+
+    KIND = 11
+    producer: str
+    session: str = ""
+    is_durable: bool = False
+    origin: str = ""
+    token: int = 0
+
+
+class ForgetProducer(Command, frozen=True):
+    """The producer will send no more: holes are skipped and what is held is placed (rule 6)."""
+
+    KIND = 12
+    producer: str
+    origin: str = ""
+    token: int = 0
+
+
+class Claim(Command, frozen=True):
+    """A message manager becomes primary: epoch must be the current one + 1, otherwise the claim failed (rule 7)."""
+
+    KIND = 13
+    epoch: int
+    node: str
+    origin: str = ""
+    token: int = 0
+
+
+class Carried(Command, frozen=True):
+    """Stragglers copied forward so that their old segment can be freed (rule 9). The payload is the batches, one after the other.
+
+    `entries` are their original entry numbers, `lengths` the length of each batch in the payload.
+    """
+
+    KIND = 14
+    epoch: int
+    entries: list[int]
+    lengths: list[int]
+
+
+class Dead(Command, frozen=True):
+    """The primary gives up on these positions of a backlog (redelivered too often): to the dead queue with the reason."""
+
+    KIND = 15
+    epoch: int
+    destination: str
+    subscription: str
+    ranges: bytes
+    reason: str
+
+
+KINDS: dict[int, type[Command]] = {
+    kind.KIND: kind
+    for kind in (
+        BatchCommand, Confirm, Release, Reject, Create, Delete, Subscribe, Unsubscribe, Attach, Detach, OpenProducer,
+        ForgetProducer, Claim, Carried, Dead,
+    )
+}  # fmt: skip
+
+_encoder = msgspec.msgpack.Encoder()
+_decoders = {number: msgspec.msgpack.Decoder(kind) for number, kind in KINDS.items()}
+
+CommandType = TypeVar("CommandType", bound=Command)
+
+
+def encode(command: Command, payload: Buffer = b"") -> bytes:
+    head = _encoder.encode(command)
+    return b"".join((_LEAD.pack(command.KIND, len(head)), head, payload))
+
+
+def kind_of(data: Buffer) -> int:
+    return data[0]
+
+
+def decode(data: Buffer) -> tuple[Command, memoryview]:
+    """The command and its payload, which stays where it lies. ProtocolError for anything that is not a command."""
+    view = memoryview(data)
+    if len(view) < _LEAD.size:
+        raise ProtocolError(f"a command of {len(view)} bytes is shorter than its lead; the sender is broken")
+    kind, length = _LEAD.unpack_from(view)
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        raise UnknownVersion(f"command kind {kind} is not known to this release; upgrade it", kind=kind)
+    end = _LEAD.size + length
+    if end > len(view):
+        raise ProtocolError(f"a command says its head has {length} bytes and ends before; the sender is broken", kind=kind)
+    try:
+        return decoder.decode(view[_LEAD.size : end]), view[end:]
+    except (msgspec.DecodeError, msgspec.ValidationError) as problem:
+        raise ProtocolError(f"the head of a {KINDS[kind].__name__} command cannot be read: {problem}", kind=kind) from problem

@@ -1,0 +1,174 @@
+"""A batch: events of one producer to one destination, kept together on the wire and on disk.
+
+    ┌──────────────── fixed head, 64 bytes ─────────────────┐
+    │ version u8 │ flags u8 │ count u16 │ checksum u32      │   checksum: CRC-32C of everything after it
+    │ priority u8 │ 0 u8 │ source length u16 │ not before, ms u64  (offset 8..)
+    │ earliest expiry, ms u64 │ latest expiry, ms u64       │
+    │ first id, 16 bytes big-endian                         │
+    │ heads length u32 │ bodies length u32                  │
+    ├───────────────────────────────────────────────────────┤
+    │ source, UTF-8                                         │   of every event whose head names no other
+    │ head lengths, u32 each │ body lengths, u32 each       │
+    │ heads │ bodies                                        │
+    └───────────────────────────────────────────────────────┘   all numbers little-endian but the id
+
+A batch is homogeneous in priority and delay, and its head says whether any event has a group or an expiry: plain traffic
+never pays for them. Nothing between producer and recipient looks past the fixed head unless a selector or a group asks.
+
+The id of event i is the first id + i, unless its head names one; an id costs no bytes and no time.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Sequence
+from itertools import accumulate
+
+import crc32c
+
+from holdfast.errors import BatchDamaged, UnknownVersion
+
+VERSION = 1
+COUNT_MAX = 65_535  # a position keeps 16 bits for the index in its batch
+
+HAS_GROUPS = 1
+HAS_EXPIRY = 2
+
+# version flags count checksum | priority 0 source_length (pad u32) | not_before earliest latest | first_id | heads bodies
+_FIXED = struct.Struct("<BBHIBBHIQQQ16sII")
+FIXED_LENGTH = _FIXED.size
+_CHECKSUM_AT = 4
+_COVERED_FROM = 8
+
+assert FIXED_LENGTH == 64
+
+
+def encode(
+    heads: Sequence[bytes],
+    bodies: Sequence[bytes],
+    *,
+    source: str,
+    first_id: int,
+    priority: int = 4,
+    not_before_ms: int = 0,
+    earliest_expiry_ms: int = 0,
+    latest_expiry_ms: int = 0,
+    has_groups: bool = False,
+) -> bytes:
+    """The bytes of a batch. Heads are what `event.encode_head` made."""
+    count = len(heads)
+    if not 1 <= count <= COUNT_MAX or len(bodies) != count:
+        raise ValueError(f"a batch has 1..{COUNT_MAX} events, each with head and body; got {count} and {len(bodies)}")
+    flags = HAS_GROUPS * has_groups | HAS_EXPIRY * bool(latest_expiry_ms)
+    origin = source.encode()
+    lengths = array("I", map(len, heads))
+    lengths.extend(map(len, bodies))
+    heads_length = sum(lengths[:count])
+    fixed = bytearray(FIXED_LENGTH)
+    _FIXED.pack_into(
+        fixed, 0, VERSION, flags, count, 0, priority, 0, len(origin), 0, not_before_ms, earliest_expiry_ms, latest_expiry_ms,
+        first_id.to_bytes(16, "big"), heads_length, sum(lengths) - heads_length,
+    )  # fmt: skip
+    return _sealed(fixed, b"".join((origin, lengths.tobytes(), *heads, *bodies)))
+
+
+def _sealed(fixed: bytearray, rest: bytes) -> bytes:
+    checksum = crc32c.crc32c(rest, crc32c.crc32c(memoryview(fixed)[_COVERED_FROM:]))
+    fixed[_CHECKSUM_AT:_COVERED_FROM] = checksum.to_bytes(4, "little")
+    return bytes(fixed) + rest
+
+
+def count_of(data: bytes | memoryview) -> int:
+    """How many events a batch has, from its fixed head alone."""
+    return int.from_bytes(data[2:4], "little")
+
+
+class Batch:
+    """A batch read where it lies: nothing is copied or decoded until it is asked for."""
+
+    __slots__ = (
+        "_bodies", "_bodies_at", "_data", "_heads", "_heads_at", "count", "earliest_expiry_ms", "first_id",
+        "flags", "latest_expiry_ms", "not_before_ms", "priority", "source",
+    )  # fmt: skip
+
+    def __init__(self, data: bytes | memoryview) -> None:
+        view = memoryview(data)
+        if len(view) < FIXED_LENGTH:
+            raise BatchDamaged(f"a batch of {len(view)} bytes is shorter than its head; it was cut on the way")
+        (
+            version, self.flags, self.count, _, self.priority, _, source_length, _, self.not_before_ms,
+            self.earliest_expiry_ms, self.latest_expiry_ms, first_id, heads_length, bodies_length,
+        ) = _FIXED.unpack_from(view)  # fmt: skip
+        if version != VERSION:
+            raise UnknownVersion(
+                f"batch format {version} is not known to this release, which reads {VERSION}; upgrade it",
+                version=version,
+            )
+        lengths_at = FIXED_LENGTH + source_length
+        self._heads_at = lengths_at + 8 * self.count
+        self._bodies_at = self._heads_at + heads_length
+        if len(view) != self._bodies_at + bodies_length or self.count == 0:
+            raise BatchDamaged(
+                f"a batch says {self._bodies_at + bodies_length} bytes and has {len(view)}; it was cut or mixed up"
+            )
+        lengths = array("I")
+        lengths.frombytes(view[lengths_at : self._heads_at])
+        self._data = view
+        self.first_id = int.from_bytes(first_id, "big")
+        self.source = str(view[FIXED_LENGTH:lengths_at], "utf-8")
+        self._heads = list(accumulate(lengths[: self.count], initial=self._heads_at))
+        self._bodies = list(accumulate(lengths[self.count :], initial=self._bodies_at))
+        if self._heads[-1] != self._bodies_at or self._bodies[-1] != len(view):
+            raise BatchDamaged("the lengths inside a batch do not add up; it was damaged on the way")
+
+    def check(self) -> None:
+        """BatchDamaged unless the bytes are those the producer sealed."""
+        said = int.from_bytes(self._data[_CHECKSUM_AT:_COVERED_FROM], "little")
+        found = crc32c.crc32c(self._data[_COVERED_FROM:])
+        if said != found:
+            raise BatchDamaged(
+                f"checksum {found:08x} of a batch is not the {said:08x} it was sealed with", said=said, found=found
+            )
+
+    @property
+    def data(self) -> memoryview:
+        return self._data
+
+    @property
+    def has_groups(self) -> bool:
+        return bool(self.flags & HAS_GROUPS)
+
+    @property
+    def has_expiry(self) -> bool:
+        return bool(self.flags & HAS_EXPIRY)
+
+    def head(self, index: int) -> memoryview:
+        return self._data[self._heads[index] : self._heads[index + 1]]
+
+    def body(self, index: int) -> memoryview:
+        return self._data[self._bodies[index] : self._bodies[index + 1]]
+
+    def slice(self, first: int, count: int) -> bytes | memoryview:
+        """The bytes of a batch that holds only events `first` to `first + count - 1` of this one."""
+        if first == 0 and count == self.count:
+            return self._data
+        if first < 0 or count < 1 or first + count > self.count:
+            raise IndexError(f"events {first}..{first + count - 1} of a batch of {self.count}")
+        end = first + count
+        lengths_at = self._heads_at - 8 * self.count
+        fixed = bytearray(self._data[:FIXED_LENGTH])
+        fixed[2:4] = count.to_bytes(2, "little")
+        fixed[40:56] = (self.first_id + first).to_bytes(16, "big")
+        fixed[56:60] = (self._heads[end] - self._heads[first]).to_bytes(4, "little")
+        fixed[60:64] = (self._bodies[end] - self._bodies[first]).to_bytes(4, "little")
+        rest = b"".join(
+            (
+                self._data[FIXED_LENGTH:lengths_at],
+                self._data[lengths_at + 4 * first : lengths_at + 4 * end],
+                self._data[lengths_at + 4 * (self.count + first) : lengths_at + 4 * (self.count + end)],
+                self._data[self._heads[first] : self._heads[end]],
+                self._data[self._bodies[first] : self._bodies[end]],
+            )
+        )
+        return _sealed(fixed, rest)
