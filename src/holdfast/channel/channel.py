@@ -66,6 +66,14 @@ class Pressure(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
+class Stretch(NamedTuple):
+    """The oldest part of a channel that is freed only as a whole (a segment): entries first..last, in so many bytes."""
+
+    first: int
+    last: int
+    bytes: int
+
+
 class Snapshot(NamedTuple):
     """State as of entry `at`, in the chunks it was saved in."""
 
@@ -83,7 +91,14 @@ class Channel(Protocol):
         """The number of the newest durable entry; 0 when there never was one."""
 
     @property
+    def bytes_appended(self) -> int:
+        """Bytes of commands appended since it was opened: what tells when a new snapshot is worth its writing."""
+
+    @property
     def pressure(self) -> Pressure: ...
+
+    def oldest_stretch(self) -> Stretch | None:
+        """The oldest stretch that is complete (nothing is appended to it any more); None where entries are freed one by one."""
 
     def watch_pressure(self, changed: Callable[[Pressure], None]) -> None:
         """Call `changed` whenever `is_short` turns, from the loop."""

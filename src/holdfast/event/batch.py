@@ -84,6 +84,21 @@ def count_of(data: bytes | memoryview) -> int:
     return int.from_bytes(data[2:4], "little")
 
 
+def verify(data: bytes | memoryview) -> None:
+    """Refuse what is not a whole, sealed batch, without looking at a single event: its head must add up and its checksum fit."""
+    view = memoryview(data)
+    if len(view) < FIXED_LENGTH:
+        raise BatchDamaged(f"a batch of {len(view)} bytes is shorter than its head; it was cut on the way")
+    version, _, count, said, _, _, source_length, _, _, _, _, _, heads, bodies = _FIXED.unpack_from(view)
+    if version != VERSION:
+        raise UnknownVersion(f"batch format {version} is not known to this release, which reads {VERSION}; upgrade it", version=version)
+    if count == 0 or len(view) != FIXED_LENGTH + source_length + 8 * count + heads + bodies:
+        raise BatchDamaged(f"a batch of {count} events does not add up to its {len(view)} bytes; it was cut or mixed up")
+    found = crc32c.crc32c(view[_COVERED_FROM:])
+    if said != found:
+        raise BatchDamaged(f"checksum {found:08x} of a batch is not the {said:08x} it was sealed with", said=said, found=found)
+
+
 class Batch:
     """A batch read where it lies: nothing is copied or decoded until it is asked for."""
 

@@ -9,7 +9,8 @@ batch command, or batches). A frame longer than the limit of the greeting is ref
     Hello ─────────────────────────────────────────────▶ Welcome, or Goodbye with the reason
     OpenSession (new, or resuming) ────────────────────▶ SessionOpened, or Failed
     Send (a batch command; token = its sequence) ──────▶ Receipted, or Failed
-    Attach, Settle…, DetachReceiver, Manage, OpenProducer ▶ Answered, or Failed
+    Attach, Settle…, DetachReceiver, Manage, OpenProducer,
+    ForgetProducer ────────────────────────────────────▶ Answered, or Failed
     Credit                                               Deliver (as far as credit goes)
     Ping ◀─────────────────────────────────────────────▶ Pong
     CloseSession ──────────────────────────────────────▶ Answered
@@ -94,10 +95,14 @@ class OpenProducer(Message, frozen=True):
 
 
 class Send(Message, frozen=True):
-    """The body is a whole `BatchCommand` with its payload; the client manager appends it as it is. `token` = its sequence."""
+    """The body is a whole `BatchCommand` with its payload; the client manager appends it as it is. `token` = its sequence.
+
+    `kind` is what the producer takes the destination for; where it does not exist, it is created so.
+    """
 
     KIND = 7
     token: int
+    kind: Literal["queue", "topic"] = "queue"
 
 
 class Receipted(Message, frozen=True):
@@ -239,11 +244,19 @@ class Goodbye(Message, frozen=True):
     sentence: str = ""
 
 
+class ForgetProducer(Message, frozen=True):
+    """This producer sends no more: after a batch was refused, the numbers behind it have a hole, which is skipped (rule 6). Answered when applied."""
+
+    KIND = 22
+    token: int
+    producer: str
+
+
 KINDS: dict[int, type[Message]] = {
     kind.KIND: kind
     for kind in (
         Hello, Welcome, OpenSession, SessionOpened, CloseSession, OpenProducer, Send, Receipted, Attach, Credit, Deliver, Settle,
-        DetachReceiver, Manage, Answered, Failed, ReceiverClosed, PressureChanged, Ping, Pong, Goodbye,
+        DetachReceiver, Manage, Answered, Failed, ReceiverClosed, PressureChanged, Ping, Pong, Goodbye, ForgetProducer,
     )
 }  # fmt: skip
 

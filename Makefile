@@ -1,0 +1,78 @@
+# Everything this project can do, by name. `make` alone lists it.
+#
+# A fresh machine needs Python 3.11 or newer and make. Everything else goes into .venv; what is installed is remembered in stamp
+# files there, so that a second run starts at once.
+
+PYTHON ?= $(shell for candidate in python3 python3.13 python3.12 python3.11; do \
+	"$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$candidate"; break; }; done)
+
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(BIN)/uv
+SYNC := $(UV) sync --quiet --frozen --inexact
+STAMPS := $(VENV)/.stamps
+LOCKED := pyproject.toml uv.lock
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test check bench lock format clean
+
+help: ## list what can be done
+	@echo "Holdfast: what was accepted is never lost."
+	@echo
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo "Options: make test TESTS=tests/unit    make bench BENCH='--quick --only a,b'    make demo PYTHON=python3.12"
+
+demo: $(STAMPS)/run ## see it work: events, a crash, nothing lost
+	@$(BIN)/python -m examples.demo
+
+TESTS ?= tests
+test: $(STAMPS)/dev ## run every test
+	$(BIN)/pytest $(TESTS)
+
+check: $(STAMPS)/dev ## format, lint, types, imports, fast tests: before every commit
+	$(BIN)/ruff format --check src tests examples
+	$(BIN)/ruff check src tests examples
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -q -m "not slow and not faults"
+
+BENCH ?=
+bench: $(STAMPS)/bench $(STAMPS)/peers ## measure beside NATS, Redis, RabbitMQ, SQLite and the bare disk
+	$(BIN)/python -m tests.bench $(BENCH)
+
+lock: $(STAMPS)/uv ## choose the newest versions of what we depend on
+	$(UV) lock --upgrade
+
+format: $(STAMPS)/dev ## put the code into its form
+	$(BIN)/ruff format src tests examples
+	$(BIN)/ruff check --fix src tests examples
+
+clean: ## remove everything that make made
+	rm -rf $(VENV) bench-results build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMPS)/uv:
+	@test -n "$(PYTHON)" || { echo "no Python 3.11 or newer was found; install one, or say where it is: make PYTHON=/path/to/python3"; exit 1; }
+	@echo "preparing $(VENV) with $(PYTHON)"
+	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+	@test -x $(UV) || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/run: $(LOCKED) | $(STAMPS)/uv
+	@$(SYNC) --no-default-groups
+	@touch $@
+
+$(STAMPS)/dev: $(LOCKED) | $(STAMPS)/uv
+	@$(SYNC) --group dev
+	@touch $@ $(STAMPS)/run
+
+$(STAMPS)/bench: $(LOCKED) | $(STAMPS)/uv
+	@$(SYNC) --no-default-groups --group bench
+	@touch $@ $(STAMPS)/run
+
+# A peer that cannot be installed is left out by the bench, which says so.
+$(STAMPS)/peers: tests/bench/install-peers | $(STAMPS)/uv
+	@tests/bench/install-peers
+	@touch $@

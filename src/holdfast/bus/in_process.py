@@ -1,0 +1,46 @@
+"""The bus within one process: messages are handed over as they are, in order, at the next turn of the loop.
+
+Handing over later, never from within `publish`, keeps shells from being entered again while they are at work. All messages
+published in one turn of the loop cost one wake-up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.bus.bus import Heard
+
+
+class InProcessBus:
+    def __init__(self) -> None:
+        self._listeners: dict[str, list[Heard]] = {}
+        self._waiting: deque[tuple[str, Any]] = deque()
+        self._loop = asyncio.get_running_loop()
+
+    def publish(self, subject: str, message: Any) -> None:
+        if not self._waiting:
+            self._loop.call_soon(self._hand_over)
+        self._waiting.append((subject, message))
+
+    def listen(self, subject: str, heard: Heard) -> Callable[[], None]:
+        self._listeners.setdefault(subject, []).append(heard)
+
+        def stop() -> None:
+            listeners = self._listeners.get(subject, [])
+            if heard in listeners:
+                listeners.remove(heard)
+
+        return stop
+
+    def _hand_over(self) -> None:
+        # Only what waits now: what the listeners publish in turn has a turn of its own, so that sockets are served in between.
+        due, self._waiting = self._waiting, deque()
+        for subject, message in due:
+            for heard in tuple(self._listeners.get(subject, ())):
+                try:
+                    heard(message)
+                except Exception as problem:  # one listener's fault must not cost another its messages
+                    self._loop.call_exception_handler({"message": f"a listener on {subject} failed", "exception": problem})

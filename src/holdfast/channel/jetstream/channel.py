@@ -1,0 +1,198 @@
+"""A channel on JetStream: one stream, whose sequence numbers are the entry numbers.
+
+What is "durable" here is known from three sides: an acknowledgement, an entry that was read, and a question once a second; the
+servers hand out and acknowledge only what a majority of the copies has synced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import TypeVar
+
+from nats.aio.client import Client
+from nats.js import api
+
+from holdfast.channel.channel import COMMAND_BYTES_MAX, Buffer, Entry, Pressure, Purpose, Receipt, Snapshot
+from holdfast.channel.jetstream import stream
+from holdfast.channel.jetstream.appender import Appender
+from holdfast.channel.jetstream.entries import Entries
+from holdfast.channel.jetstream.reader import Reader
+from holdfast.channel.jetstream.room import Room
+from holdfast.channel.jetstream.settings import JetStreamSettings, Names
+from holdfast.channel.jetstream.snapshots import Snapshots
+from holdfast.channel.jetstream.trouble import FOREIGN, translate
+from holdfast.errors import Closed, HoldfastError, NoSuchPosition, TooLarge
+
+log = logging.getLogger(__name__)
+
+# Other programs append too: how full the stream is must be known before they fill it. A question a second costs next to nothing.
+ASK_INTERVAL_S = 1.0
+
+Result = TypeVar("Result")
+
+
+class JetStreamChannel:
+    """Keeps `channel.Channel`. Made by `open`."""
+
+    def __init__(self, connection: Client, names: Names, settings: JetStreamSettings) -> None:
+        self._connection = connection
+        self._names = names
+        self._loop = asyncio.get_running_loop()
+        self._first = 1
+        self._durable = 0
+        self._watchers: list[Callable[[Pressure], None]] = []
+        self._readers: list[Reader] = []
+        self._room = Room(settings, self._tell_watchers)
+        self._entries = Entries(connection, names, settings)
+        self._snapshots = Snapshots(connection, names, settings)
+        self._appender = Appender(connection, names, settings, self._on_durable)
+        self._context = connection.jetstream(timeout=settings.timeout_s)
+        self._asking: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    @classmethod
+    async def open(cls, name: str, settings: JetStreamSettings) -> JetStreamChannel:
+        """BadSetting when the servers would not keep our promises; Unreachable or TimedOut when they do not answer."""
+        names = Names(name)
+        connection = await stream.connect(settings)
+        try:
+            info = await stream.prepare(connection, names, settings)
+            channel = cls(connection, names, settings)
+            await channel._start(info)
+        except BaseException:
+            await connection.close()
+            raise
+        return channel
+
+    async def _start(self, info: api.StreamInfo) -> None:
+        await self._ask("opening the channel", self._entries.learn_released())
+        self._heard(info.state)
+        await self._appender.start()
+        self._asking = self._loop.create_task(self._ask_now_and_then())
+
+    @property
+    def first(self) -> int:
+        return self._first
+
+    @property
+    def durable(self) -> int:
+        return self._durable
+
+    @property
+    def pressure(self) -> Pressure:
+        return self._room.pressure
+
+    def watch_pressure(self, changed: Callable[[Pressure], None]) -> None:
+        self._watchers.append(changed)
+
+    def _tell_watchers(self, pressure: Pressure) -> None:
+        for changed in self._watchers:
+            self._loop.call_soon(changed, pressure)
+
+    def append(self, command: Buffer, purpose: Purpose = Purpose.EVENTS) -> asyncio.Future[Receipt]:
+        refusal = self._refusal_of(len(command), purpose)
+        if refusal is None:
+            return self._appender.append(bytes(command))
+        future: asyncio.Future[Receipt] = self._loop.create_future()
+        future.set_exception(refusal)
+        return future
+
+    def _refusal_of(self, length: int, purpose: Purpose) -> HoldfastError | None:
+        if self._is_closed:
+            return _closed()
+        if length > COMMAND_BYTES_MAX:
+            return TooLarge(
+                f"a command of {length} bytes is over the limit of {COMMAND_BYTES_MAX}; send smaller batches", length=length
+            )
+        return self._room.take(length, purpose)
+
+    def _on_durable(self, number: int) -> None:
+        self._durable = max(self._durable, number)
+
+    async def _ask_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(ASK_INTERVAL_S)
+            try:
+                await self._learn_state()
+            except HoldfastError as problem:  # whoever appends or reads hears of it; here it is only tried again
+                log.debug("channel %s: %s", self._names.channel, problem)
+
+    async def _learn_state(self) -> None:
+        info = await self._ask("asking for the state of the stream", self._context.stream_info(self._names.stream))
+        self._heard(info.state)
+
+    def _heard(self, state: api.StreamState) -> None:
+        self._on_durable(state.last_seq)
+        held_from = state.first_seq if state.messages else state.last_seq + 1
+        self._first = max(self._first, held_from)
+        self._room.heard(state.bytes, self._appender.open_bytes)
+
+    async def read(self, start: int) -> AsyncIterator[Sequence[Entry]]:
+        self._check_open()
+        if start < 1:
+            raise NoSuchPosition(f"entry {start} cannot be; entries are numbered from 1", entry=start)
+        reader = Reader(self._connection, self._names, self._entries, self._check_open)
+        self._readers.append(reader)
+        runs = reader.runs(start)
+        try:
+            async for run in runs:
+                self._on_durable(run[-1].number)
+                self._entries.remember(run)
+                yield run
+        finally:
+            self._readers.remove(reader)
+            await runs.aclose()
+
+    async def fetch(self, numbers: Sequence[int]) -> list[Buffer]:
+        self._check_open()
+        for number in numbers:
+            if not 1 <= number <= self._durable:
+                raise NoSuchPosition(
+                    f"entry {number} is not held; this channel holds {self._first}..{self._durable}", entry=number
+                )
+        return await self._entries.fetch(numbers)
+
+    async def save_snapshot(self, at: int, chunks: Iterable[Buffer]) -> None:
+        self._check_open()
+        if not 0 <= at <= self._durable:
+            raise NoSuchPosition(f"a snapshot as of entry {at} cannot be; the newest durable entry is {self._durable}", entry=at)
+        await self._ask("saving a snapshot", self._snapshots.save(at, chunks))
+
+    async def load_snapshot(self) -> Snapshot | None:
+        self._check_open()
+        return await self._ask("loading the snapshot", self._snapshots.load())
+
+    async def release(self, below: int) -> None:
+        self._check_open()
+        end = min(below, self._durable + 1)
+        if end > self._first:
+            await self._ask("releasing entries", self._entries.release(end))
+            await self._learn_state()
+
+    async def _ask(self, doing: str, question: Awaitable[Result]) -> Result:
+        try:
+            return await question
+        except FOREIGN as problem:
+            raise translate(problem, doing) from problem
+
+    async def close(self) -> None:
+        """Waits for what was sent, ends readers, leaves the cluster. Closing twice does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._asking is not None:
+            self._asking.cancel()
+        for reader in self._readers:
+            reader.stop()
+        await self._appender.close()
+        await self._connection.close()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise _closed()
+
+
+def _closed() -> Closed:
+    return Closed("the channel was closed by this program; open it again")

@@ -1,0 +1,83 @@
+"""What can be set for a channel on JetStream, and how its sizes follow from each other.
+
+    │◀──────────── size_bytes ─────────────▶│
+    │ ordinary │ reserve │      upkeep      │ a quarter more, and a window for each appender │
+               ▲         ▲                                                                  ▲
+            is_short   events Blocked                                      the stream's own limit (max_bytes)
+
+At its own limit a stream refuses confirmations too, and without them nothing is ever released: so events are blocked well below
+it, even when many appenders, each knowing only what it heard a second ago, go on until their windows are full.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from holdfast.channel.channel import COMMAND_BYTES_MAX
+from holdfast.errors import BadName, BadSetting
+
+MIB = 1 << 20
+# A message's record in the server's file: lengths, sequence, time, subject, the header that names the stream, a hash.
+RECORD_OVERHEAD_BYTES = 256
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+
+
+class JetStreamSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """`servers`: `nats://host:port`. `monitors`: address `http://host:port` of every server that may hold a copy."""
+
+    servers: tuple[str, ...]
+    monitors: tuple[str, ...]
+    replicas: int = 3
+    size_bytes: int = 4096 * MIB
+    reserve_bytes: int = 16 * MIB
+    upkeep_bytes: int = 24 * MIB
+    window: int = 16  # commands sent and not yet acknowledged
+    window_bytes: int = 4 * MIB
+    waiting_bytes_max: int = 64 * MIB  # commands appended and not yet sent
+    appenders_max: int = 8  # programs that append to this channel
+    timeout_ms: int = 5_000
+    connect_options: dict[str, Any] = {}  # handed to nats.connect: user, password, tls, …
+
+    def __post_init__(self) -> None:
+        if not self.servers or not self.monitors:
+            raise BadSetting("servers and monitors must not be empty; name a nats:// and an http:// address of each server")
+        if self.replicas not in (1, 3, 5):
+            raise BadSetting(f"replicas {self.replicas} is not possible; use 3 or 5, or 1 where one machine is enough")
+        if min(self.reserve_bytes, self.upkeep_bytes) < 0 or self.size_bytes <= self.reserve_bytes + self.upkeep_bytes:
+            raise BadSetting(
+                f"size_bytes {self.size_bytes} leaves nothing beside reserve_bytes {self.reserve_bytes} and upkeep_bytes "
+                f"{self.upkeep_bytes}; make it larger than their sum"
+            )
+        if self.window < 1 or self.window_bytes < 1 or self.appenders_max < 1 or self.timeout_ms < 1:
+            raise BadSetting("window, window_bytes, appenders_max and timeout_ms must be at least 1")
+
+    @property
+    def stream_bytes_max(self) -> int:
+        overshoot = self.window_bytes + COMMAND_BYTES_MAX + self.window * RECORD_OVERHEAD_BYTES
+        return self.size_bytes * 5 // 4 + self.appenders_max * overshoot
+
+    @property
+    def timeout_s(self) -> float:
+        return self.timeout_ms / 1000
+
+    @property
+    def copies(self) -> int:
+        """How many servers have a command when it is acknowledged: a majority."""
+        return self.replicas // 2 + 1
+
+
+class Names:
+    """What a channel's streams and subjects are called."""
+
+    def __init__(self, channel: str) -> None:
+        if not _NAME.match(channel):
+            raise BadName(f"channel name {channel!r} is not possible; use 1 to 64 letters, digits, _ and -", name=channel)
+        self.channel = channel
+        self.stream = f"holdfast-channel-{channel}"
+        self.subject = f"holdfast.channel.{channel}"
+        self.state_stream = f"holdfast-state-{channel}"
+        self.state_subject = f"holdfast.state.{channel}"

@@ -1,0 +1,115 @@
+"""The newest snapshot: chunks in a stream of their own, and one message that makes them whole.
+
+    holdfast.state.NAME.chunk.ID.0 …  the chunks of one saving; ID is new each time
+    holdfast.state.NAME.newest        which ID is whole: entry, count, checksum
+
+A saving that dies midway leaves chunks that nobody names, until the next one removes them. `newest` is written only if it is
+still what it was when the saving began; so of two programs that save at once one fails whole, and the winner may remove every
+chunk it saw before it wrote `newest`: whoever was writing them had begun before, and can only lose.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+
+import crc32c
+import msgspec
+from nats.aio.client import Client
+from nats.js.errors import NotFoundError
+
+from holdfast.channel.channel import COMMAND_BYTES_MAX, Buffer, Snapshot
+from holdfast.channel.jetstream.settings import JetStreamSettings, Names
+from holdfast.channel.jetstream.trouble import not_answered
+from holdfast.errors import Damaged, TooLarge
+
+
+class _Newest(msgspec.Struct):
+    id: str
+    at: int
+    count: int
+    checksum: int
+
+
+class Snapshots:
+    def __init__(self, connection: Client, names: Names, settings: JetStreamSettings) -> None:
+        self._context = connection.jetstream(timeout=settings.timeout_s)
+        self._stream = names.state_stream
+        self._chunks = f"{names.state_subject}.chunk"
+        self._newest = f"{names.state_subject}.newest"
+
+    async def save(self, at: int, chunks: Iterable[Buffer]) -> None:
+        _, revision = await self._find_newest()
+        saving = secrets.token_hex(8)
+        saved = await self._save_chunks(saving, at, chunks)
+        others = await self._chunks_of_others(saving)
+        await self._publish_newest(saved, revision)
+        for other in others:
+            await self._context.purge_stream(self._stream, subject=f"{self._chunks}.{other}.>")
+
+    async def _save_chunks(self, saving: str, at: int, chunks: Iterable[Buffer]) -> _Newest:
+        count = checksum = 0
+        for chunk in chunks:
+            if len(chunk) > COMMAND_BYTES_MAX:
+                raise TooLarge(
+                    f"a snapshot chunk of {len(chunk)} bytes is over the limit of {COMMAND_BYTES_MAX}; make smaller ones"
+                )
+            await self._context.publish(f"{self._chunks}.{saving}.{count}", bytes(chunk), stream=self._stream)
+            checksum = crc32c.crc32c(chunk, checksum)
+            count += 1
+        return _Newest(saving, at, count, checksum)
+
+    async def _chunks_of_others(self, saving: str) -> list[str]:
+        info = await self._context.stream_info(self._stream, subjects_filter=f"{self._chunks}.>")
+        found = {subject.split(".")[-2] for subject in info.state.subjects or ()}
+        return sorted(found - {saving})
+
+    async def _publish_newest(self, saved: _Newest, revision: int) -> None:
+        expected = {"Nats-Expected-Last-Subject-Sequence": str(revision)}
+        try:
+            await self._context.publish(self._newest, msgspec.json.encode(saved), stream=self._stream, headers=expected)
+        except TimeoutError as problem:
+            raise not_answered("saving a snapshot") from problem
+
+    async def load(self) -> Snapshot | None:
+        """The newest whole one. Another program may replace it while it is being read: then the newer one is read."""
+        newest, revision = await self._find_newest()
+        while newest is not None:
+            try:
+                return Snapshot(newest.at, await self._load_chunks(newest))
+            except NotFoundError as problem:
+                gone, (newest, found) = newest, await self._find_newest()
+                if found == revision:
+                    raise Damaged(f"stream {self._stream}: a chunk of the snapshot at entry {gone.at} is gone") from problem
+                revision = found
+        return None
+
+    async def _find_newest(self) -> tuple[_Newest | None, int]:
+        try:
+            message = await self._context.get_last_msg(self._stream, self._newest)
+        except NotFoundError:
+            return None, 0
+        return msgspec.json.decode(message.data or b"", type=_Newest), message.seq or 0
+
+    async def _load_chunks(self, newest: _Newest) -> list[Buffer]:
+        chunks: list[Buffer] = []
+        checksum = 0
+        for index in range(newest.count):
+            chunk = await self._load_chunk(f"{self._chunks}.{newest.id}.{index}")
+            checksum = crc32c.crc32c(chunk, checksum)
+            chunks.append(chunk)
+        if checksum != newest.checksum:
+            raise Damaged(
+                f"stream {self._stream}: the snapshot at entry {newest.at} has checksum {checksum:08x}, saved with "
+                f"{newest.checksum:08x}; restore the stream from a backup",
+                stream=self._stream,
+            )
+        return chunks
+
+    async def _load_chunk(self, subject: str) -> bytes:
+        """From any copy; from the leader when that one is behind."""
+        try:
+            found = await self._context.get_last_msg(self._stream, subject, direct=True)
+        except NotFoundError:
+            found = await self._context.get_last_msg(self._stream, subject)
+        return found.data or b""

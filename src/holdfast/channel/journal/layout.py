@@ -1,0 +1,164 @@
+"""What stands at the start of every segment file, and in the durable mark.
+
+    segment-000004.hfj, always of the same size
+    ┌───────────── header, 512 bytes: one sector, written whole or not at all ─────────────┐
+    │ magic 8 │ version u32 │ lead checksum u32 │ journal id 16                             │
+    │ segment number u32 │ life u32 │ segment bytes u64 │ generation u64                     │
+    │ previous: generation u64, segment number u32, end u32 │ first entry u64               │
+    │ oldest generation u64 │ snapshot: at u64, generation u64, byte u32, parts u32          │
+    │ zeros │ checksum u32 of all before it                                                 │
+    ├──────────────────────────────────────────────────────────────────────────────────────┤
+    │ record │ record │ record │ … │ what is left of a former life, or zeros                │
+    └──────────────────────────────────────────────────────────────────────────────────────┘
+
+A segment lives many times. Each life has a **generation**, higher than all before it, and a **life** number drawn at random, which together
+with the journal's id seed the checksums of its records: what a former life left behind never passes for a record of this one, not even when
+the header of a life was lost in a crash and its records were not. A segment with generation 0 was prepared and never used.
+
+The header is written together with the first records of a life. It says where the segment before it ends (what lies behind that end is
+void) and how far the journal was released: so the newest header and the records after it tell everything that opening needs to know.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import NamedTuple
+
+import crc32c
+
+MAGIC = b"HFJRNL\r\n"
+MARK_MAGIC = b"HFMARK\r\n"
+VERSION = 1
+HEADER_BYTES = 512
+JOURNAL_ID_BYTES = 16
+
+LOCK_NAME = "owner.lock"
+MARK_NAME = "durable.mark"
+PREPARING_SUFFIX = ".preparing"
+_NAME = re.compile(r"segment-(\d{6,9})\.hfj\Z")
+
+_LEAD = struct.Struct("<8sII")
+_FIELDS = struct.Struct("<16sIIQQQIIQQQQII")
+_CHECKSUM = struct.Struct("<I")
+_CHECKSUM_AT = HEADER_BYTES - _CHECKSUM.size
+_SEED = struct.Struct("<16sQI")
+_MARK = struct.Struct("<8s16sQQQ")
+MARK_BYTES = _MARK.size + _CHECKSUM.size
+
+
+class SnapshotPlace(NamedTuple):
+    """Where the newest whole snapshot begins. `generation` 0: there is none."""
+
+    at: int
+    generation: int
+    byte: int
+    parts: int
+
+
+NO_SNAPSHOT = SnapshotPlace(0, 0, 0, 0)
+
+
+class Header(NamedTuple):
+    journal_id: bytes
+    number: int
+    life: int
+    segment_bytes: int
+    generation: int
+    previous_generation: int
+    previous_number: int
+    previous_end: int
+    first_entry: int
+    oldest_generation: int
+    snapshot: SnapshotPlace
+
+    @property
+    def seed(self) -> int:
+        return crc32c.crc32c(_SEED.pack(self.journal_id, self.generation, self.life))
+
+
+class NotAHeader(Exception):
+    """These 512 bytes are not a segment header this release wrote; `byte` is the first that is wrong, as far as that can be told."""
+
+    def __init__(self, what: str, byte: int) -> None:
+        super().__init__(what)
+        self.byte = byte
+
+
+class NewerVersion(Exception):
+    def __init__(self, version: int) -> None:
+        super().__init__(f"format version {version}")
+        self.version = version
+
+
+def segment_name(number: int) -> str:
+    return f"segment-{number:06d}.hfj"
+
+
+def segment_number(name: str) -> int | None:
+    found = _NAME.match(name)
+    return int(found[1]) if found else None
+
+
+def is_ours(name: str) -> bool:
+    """A name that a journal leaves in its folder."""
+    return name in (LOCK_NAME, MARK_NAME) or name.endswith(PREPARING_SUFFIX) or segment_number(name) is not None
+
+
+def spare_header(journal_id: bytes, number: int, segment_bytes: int) -> Header:
+    return Header(journal_id, number, 0, segment_bytes, 0, 0, 0, 0, 0, 0, NO_SNAPSHOT)
+
+
+def encode_header(header: Header) -> bytes:
+    lead = _LEAD.pack(MAGIC, VERSION, _lead_checksum(VERSION))
+    fields = _FIELDS.pack(*header[:-1], *header.snapshot)
+    body = (lead + fields).ljust(_CHECKSUM_AT, b"\0")
+    return body + _CHECKSUM.pack(crc32c.crc32c(body))
+
+
+def decode_header(data: bytes) -> Header:
+    """NotAHeader or NewerVersion when it is not one that this release can read."""
+    if len(data) < HEADER_BYTES:
+        raise NotAHeader("the file ends inside its header", len(data))
+    magic, version, checksum = _LEAD.unpack_from(data)
+    if magic != MAGIC:
+        raise NotAHeader("the file does not begin like a segment", 0)
+    if checksum != _lead_checksum(version):
+        raise NotAHeader("the version in the header does not carry its checksum", 8)
+    if version != VERSION:
+        raise NewerVersion(version)
+    (found,) = _CHECKSUM.unpack_from(data, _CHECKSUM_AT)
+    if found != crc32c.crc32c(data[:_CHECKSUM_AT]):
+        raise NotAHeader("the header does not carry its checksum", _LEAD.size)
+    fields = _FIELDS.unpack_from(data, _LEAD.size)
+    return Header(*fields[:-4], SnapshotPlace(*fields[-4:]))
+
+
+def _lead_checksum(version: int) -> int:
+    return crc32c.crc32c(MAGIC + version.to_bytes(4, "little"))
+
+
+class DurableMark(NamedTuple):
+    """The owner's word on what is durable, written after each sync and never before it.
+
+    It is not synced itself (only when the journal is closed), so it may be old; it is never too new. Other processes read up to it;
+    opening refuses a journal that holds less than its mark says, because what is missing then had been durable.
+    """
+
+    journal_id: bytes
+    generation: int
+    end: int
+    entry: int
+
+
+def encode_mark(mark: DurableMark) -> bytes:
+    body = _MARK.pack(MARK_MAGIC, *mark)
+    return body + _CHECKSUM.pack(crc32c.crc32c(body))
+
+
+def decode_mark(data: bytes) -> DurableMark | None:
+    """None when there is none, or not a whole one: then nothing is claimed."""
+    if len(data) < MARK_BYTES or _CHECKSUM.unpack_from(data, _MARK.size)[0] != crc32c.crc32c(data[: _MARK.size]):
+        return None
+    magic, *fields = _MARK.unpack_from(data)
+    return DurableMark(*fields) if magic == MARK_MAGIC else None

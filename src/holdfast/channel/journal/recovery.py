@@ -1,0 +1,199 @@
+"""Recovery: what was found in a folder, judged. Nothing here touches a disk: findings in, verdict out.
+
+First the headers (`judge_headers`), then the newest segment's records (`judge_tail`). A crash can leave only what the rows marked *normal*
+say, because every file is written and synced whole before it gets its name, a header is one sector, and a group is written only after
+the one before it was synced. Everything else is damage and is refused with its place, never repaired by guessing.
+
+    row  found                                                                verdict
+    ---  -------------------------------------------------------------------  ------------------------------------------------
+     1   no segment files, nothing foreign                                     create
+     2   no segment files, something foreign                                   not a journal
+     3   a header of a newer version that carries its checksum                 unknown version
+     4   a header that does not carry its checksum, or is not one              damaged: that file
+     5   a file of the wrong size                                              damaged: that file, at its end
+     6   headers of two journals, of two sizes; a header under another's name  damaged: that file
+     7   a number missing among the files                                      damaged: that file
+     8   two segments with one generation                                      damaged: the second file
+     9   only segments that were never used                                    normal: empty, or cut while being created
+    10   the chain from the newest generation back to the oldest is whole      normal: in use, the others are spare
+    11   a link of the chain is missing (middle, first)                        damaged: the file it named
+    12   a link's end lies outside its segment, entry numbers run backwards    damaged: that file
+    ---  -------------------------------------------------------------------  ------------------------------------------------
+    13   the tail ends in nothing (zeros, or what a former life left)          normal: use it as it is
+    14   the tail ends in a wrong record, right ones of the same group behind  normal, torn: erase what is behind, use the rest
+    15   the tail ends in a wrong record, a later group behind                 damaged: that byte
+    16   13 or 14, but the durable mark says that more was durable             damaged: that byte
+    17   the durable mark names a newer generation than there is               damaged: the journal's newest segment is missing
+    18   the durable mark belongs to another journal                           damaged: the mark
+
+A wrong record in a segment before the newest is met when it is read: always damage, since the next header says how far it was durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from holdfast.channel.journal.layout import (
+    HEADER_BYTES,
+    MARK_NAME,
+    DurableMark,
+    Header,
+    NewerVersion,
+    NotAHeader,
+    decode_header,
+    is_ours,
+    segment_name,
+    segment_number,
+)
+from holdfast.channel.journal.record import Stray
+from holdfast.errors import HoldfastError, JournalDamaged, NotAJournal, UnknownVersion
+
+
+class FoundSegment(NamedTuple):
+    """A segment file: its name, its size, and its first 512 bytes (fewer if it is shorter)."""
+
+    name: str
+    size: int
+    head: bytes
+
+
+class Judged(NamedTuple):
+    """The headers fit together. `chain` is in use, oldest first; `spares` are free; both are empty in a folder without a journal."""
+
+    chain: tuple[Header, ...]
+    spares: tuple[Header, ...]
+    highest_generation: int
+
+
+class JudgedTail(NamedTuple):
+    """`end` is where the tail ends; what is right and void behind it, up to `erase_to`, must be erased before anything is written."""
+
+    end: int
+    erase_to: int
+
+    @property
+    def is_torn(self) -> bool:
+        return self.erase_to > self.end
+
+
+def damaged(name: str, byte: int, what: str) -> JournalDamaged:
+    return JournalDamaged(
+        f"{name}, byte {byte}: {what}; nothing was changed: copy the folder away, then restore it or ask for help",
+        file=name,
+        byte=byte,
+    )
+
+
+def is_without_journal(names: Iterable[str]) -> bool:
+    """Rows 1 and 2. True: nothing but what a journal cut while being created leaves behind."""
+    foreign = [name for name in names if not is_ours(name)]
+    if any(segment_number(name) is not None for name in names):
+        return False
+    if foreign:
+        raise NotAJournal(
+            f"the folder holds {foreign[0]!r} and no journal; name an empty folder, or one that holds a journal", foreign=foreign[0]
+        )
+    return True
+
+
+def judge_headers(found: Sequence[FoundSegment]) -> Judged | HoldfastError:
+    """Rows 3 to 12. The order of `found` does not matter."""
+    headers: list[Header] = []
+    for segment in sorted(found, key=lambda segment: segment_number(segment.name) or 0):
+        header = _judge_file(segment, headers)
+        if isinstance(header, HoldfastError):
+            return header
+        headers.append(header)
+    used = sorted((header for header in headers if header.generation), key=lambda header: header.generation)
+    for older, newer in zip(used, used[1:], strict=False):
+        if older.generation == newer.generation:
+            return damaged(segment_name(newer.number), 48, f"its generation {newer.generation} is also that of {_name(older)}")
+    if not used:
+        return Judged((), tuple(headers), 0)
+    chain = chain_of(used, used[-1].oldest_generation)
+    if isinstance(chain, HoldfastError):
+        return chain
+    in_use = {header.number for header in chain}
+    return Judged(chain, tuple(header for header in headers if header.number not in in_use), used[-1].generation)
+
+
+def _judge_file(found: FoundSegment, before: Sequence[Header]) -> Header | HoldfastError:
+    """Rows 3 to 7: one file, beside those with lower numbers."""
+    expected = before[-1].number + 1 if before else 1
+    if segment_number(found.name) != expected:
+        return damaged(segment_name(expected), 0, f"the file is missing, and {found.name} exists")
+    try:
+        header = decode_header(found.head)
+    except NewerVersion as newer:
+        return UnknownVersion(
+            f"{found.name} is of {newer}, which this release does not know; open it with a newer one", version=newer.version
+        )
+    except NotAHeader as problem:
+        return damaged(found.name, problem.byte, str(problem))
+    if header.number != expected:
+        return damaged(found.name, 32, f"it is segment {header.number} under another name")
+    if before and header.journal_id != before[0].journal_id:
+        return damaged(found.name, 16, f"it belongs to another journal than {_name(before[0])}")
+    if before and header.segment_bytes != before[0].segment_bytes:
+        return damaged(found.name, 40, f"its size of {header.segment_bytes} bytes is not that of {_name(before[0])}")
+    if found.size != header.segment_bytes:
+        return damaged(found.name, min(found.size, header.segment_bytes), f"it has {found.size} of {header.segment_bytes} bytes")
+    return header
+
+
+def chain_of(used: Sequence[Header], oldest_generation: int) -> tuple[Header, ...] | JournalDamaged:
+    """Rows 10 to 12: from the newest of `used` (ascending) back to the oldest that is still held."""
+    by_generation = {header.generation: header for header in used}
+    chain = [used[-1]]
+    while (newer := chain[-1]).generation > oldest_generation:
+        older = by_generation.get(newer.previous_generation)
+        if older is None:
+            return damaged(
+                segment_name(newer.previous_number), 0,
+                f"its generation {newer.previous_generation} is missing, which {_name(newer)} goes on from",
+            )  # fmt: skip
+        problem = _judge_link(older, newer)
+        if problem:
+            return problem
+        chain.append(older)
+    if newer.generation != oldest_generation:
+        return damaged(_name(newer), 80, f"generation {oldest_generation}, the oldest still held, is missing")
+    return tuple(reversed(chain))
+
+
+def _judge_link(older: Header, newer: Header) -> JournalDamaged | None:
+    if newer.previous_number != older.number or older.generation >= newer.generation:
+        return damaged(_name(newer), 56, f"it goes on from generation {older.generation}, which is elsewhere")
+    if not HEADER_BYTES <= newer.previous_end <= older.segment_bytes:
+        return damaged(_name(newer), 68, f"it says that {_name(older)} ends at byte {newer.previous_end}")
+    if newer.first_entry < older.first_entry:
+        return damaged(_name(newer), 72, f"its first entry {newer.first_entry} is before that of {_name(older)}")
+    return None
+
+
+def judge_tail(
+    tail: Header, end: int, next_entry: int, strays: Sequence[Stray], mark: DurableMark | None
+) -> JudgedTail | JournalDamaged:
+    """Rows 13 to 18. `end`: after the last right record; `strays`: right records behind it."""
+    later = [stray for stray in strays if stray.group > end]
+    if later:
+        return damaged(_name(tail), end, f"a record is wrong, and behind it, at byte {later[0].byte}, stands one written later")
+    problem = _judge_mark(tail, end, next_entry, mark) if mark else None
+    return problem or JudgedTail(end, max((stray.end for stray in strays), default=end))
+
+
+def _judge_mark(tail: Header, end: int, next_entry: int, mark: DurableMark) -> JournalDamaged | None:
+    if mark.journal_id != tail.journal_id:
+        return damaged(MARK_NAME, 8, "it belongs to another journal than the segments")
+    if mark.generation > tail.generation:
+        return damaged(
+            _name(tail), end,
+            f"the segment after it, generation {mark.generation}, is missing, though entries up to {mark.entry} were durable",
+        )  # fmt: skip
+    is_short = mark.entry >= next_entry or (mark.generation == tail.generation and mark.end > end)
+    return damaged(_name(tail), end, f"a record is wrong that was durable: entries up to {mark.entry} were") if is_short else None
+
+
+def _name(header: Header) -> str:
+    return segment_name(header.number)

@@ -1,0 +1,120 @@
+"""How large a journal may become, and what of it is kept back.
+
+    ┌──────────────── size_bytes ─────────────────────────────────────────┐
+    │ in use … tail │ ordinary spares │ events' reserve │ upkeep's reserve │
+    └───────────────────────────────────────────────────────────────────────┘
+                      grown ahead of need   always there, written before the first event
+
+A reserve of R bytes is as many segments as are needed to take R bytes of commands *whatever their size*: a command that does not fit
+the rest of a segment leaves that rest unused, every record has a head, and both are counted here, once, in `sure_bytes`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.channel.channel import COMMAND_BYTES_MAX
+from holdfast.channel.journal.disk import SECTOR_BYTES
+from holdfast.channel.journal.layout import HEADER_BYTES
+from holdfast.channel.journal.record import HEAD_BYTES, padded
+from holdfast.errors import BadSetting
+
+KIB = 1 << 10
+MIB = 1 << 20
+GIB = 1 << 30
+
+SEGMENT_BYTES_MIN = 8 * KIB
+SEGMENT_BYTES_MAX = 1 * GIB
+
+# Spares kept ready beyond the reserves: one for the next switch, one while the next is being written with zeros.
+ORDINARY_AHEAD = 2
+
+
+class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be set. `segment_bytes` counts only when a journal is created: an existing one keeps its own.
+
+    size_bytes         the journal never grows beyond this
+    initial_bytes      written before the first event (more, if the reserves need more)
+    segment_bytes      size of one file
+    reserve_bytes      of events that are still accepted when no new space can be had
+    upkeep_bytes       of confirmations, snapshots and carried events, which events never touch
+    tail_cache_bytes   of the newest commands kept in memory for readers that keep up
+    read_cache_bytes   of older commands kept in memory for readers that do not
+    """
+
+    size_bytes: int = 4 * GIB
+    initial_bytes: int = 64 * MIB
+    segment_bytes: int = 8 * MIB
+    reserve_bytes: int = 16 * MIB
+    upkeep_bytes: int = 24 * MIB
+    tail_cache_bytes: int = 16 * MIB
+    read_cache_bytes: int = 8 * MIB
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """The settings in segments of a given size."""
+
+    segment_bytes: int
+    events_segments: int
+    upkeep_segments: int
+    initial_segments: int
+    segments_max: int
+
+    @property
+    def reserve_segments(self) -> int:
+        return self.events_segments + self.upkeep_segments
+
+    @property
+    def usable_bytes(self) -> int:
+        return usable_bytes(self.segment_bytes)
+
+    @property
+    def sure_bytes(self) -> int:
+        return sure_bytes(self.segment_bytes)
+
+    @property
+    def command_bytes_max(self) -> int:
+        return min(COMMAND_BYTES_MAX, self.usable_bytes - HEAD_BYTES)
+
+
+def usable_bytes(segment_bytes: int) -> int:
+    return segment_bytes - HEADER_BYTES
+
+
+def sure_bytes(segment_bytes: int) -> int:
+    """Bytes of commands (of 256 or more each) that fit a segment whatever their sizes.
+
+    The unused rest is smaller than the largest record, and, since a record longer than half a segment fills more than half of it,
+    never more than half. A record's head and padding are at most an eighth of a command of 256 bytes.
+    """
+    usable = usable_bytes(segment_bytes)
+    return max(usable - padded(COMMAND_BYTES_MAX), usable // 2) * 8 // 9
+
+
+def plan(settings: JournalSettings, segment_bytes: int | None = None) -> Plan:
+    """What the settings mean for segments of this size (an existing journal's, or the one set). BadSetting if it cannot be."""
+    size = segment_bytes or settings.segment_bytes
+    _check(settings, size)
+    events = -(-settings.reserve_bytes // sure_bytes(size))
+    upkeep = -(-settings.upkeep_bytes // sure_bytes(size))
+    least = events + upkeep + 2
+    if least * size > settings.size_bytes:
+        raise BadSetting(
+            f"size_bytes {settings.size_bytes} is too small: these reserves and two more segments of {size} bytes need "
+            f"{least * size}; raise size_bytes, or lower reserve_bytes, upkeep_bytes or segment_bytes",
+            setting="size_bytes",
+            least=least * size,
+        )
+    initial = max(least, min(settings.initial_bytes, settings.size_bytes) // size)
+    return Plan(size, events, upkeep, initial, settings.size_bytes // size)
+
+
+def _check(settings: JournalSettings, size: int) -> None:
+    if not SEGMENT_BYTES_MIN <= size <= SEGMENT_BYTES_MAX or size % SECTOR_BYTES:
+        raise BadSetting(
+            f"segment_bytes {size} must be a multiple of {SECTOR_BYTES} from {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}",
+            setting="segment_bytes",
+        )
+    for name in ("reserve_bytes", "upkeep_bytes", "initial_bytes", "tail_cache_bytes", "read_cache_bytes"):
+        if getattr(settings, name) < 0:
+            raise BadSetting(f"{name} {getattr(settings, name)} must not be negative", setting=name)

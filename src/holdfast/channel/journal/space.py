@@ -1,0 +1,182 @@
+"""Space: the segments nobody uses, and who may have them.
+
+    spares = ordinary + events' reserve + upkeep's reserve
+
+    not short    there is at least one ordinary spare, or one can still be made
+    short        none, and none can be made: events draw on their reserve, down to what is upkeep's
+    blocked      events have used theirs; upkeep (confirmations, snapshots, carried events) goes on with its own
+
+What upkeep spends while space is short is taken from its own part, not from the events': the spares that events must leave alone shrink as
+upkeep spends. A note of release is taken even when upkeep has nothing left, because it is what frees segments.
+
+Making a spare (`make`) is slow and touches nothing but its own new file: it may run in another thread, one at a time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+
+from holdfast.channel.channel import Pressure, Purpose
+from holdfast.channel.journal.disk import Disk, DiskFile
+from holdfast.channel.journal.layout import PREPARING_SUFFIX, encode_header, segment_name, spare_header
+from holdfast.channel.journal.settings import ORDINARY_AHEAD, Plan
+from holdfast.errors import Blocked
+
+# Kept free for notes of release when everything else is used up; one such note frees a whole segment.
+NOTE_ROOM_BYTES = 512
+# How many spares have their file open already, so that taking one needs no new file descriptor.
+WARM_SPARES = 2
+RETRY_FIRST_S = 1.0
+RETRY_MAX_S = 60.0
+
+
+class Space:
+    def __init__(self, disk: Disk, folder: Path, plan: Plan, journal_id: bytes, total: int, spares: Iterable[int]) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._plan = plan
+        self._journal_id = journal_id
+        self._spares = deque(spares)
+        self._warm: dict[int, DiskFile] = {}
+        self._upkeep_spent = 0
+        self._retry_s = RETRY_FIRST_S
+        self.total = total
+        self.problem = ""
+        self.retry_at = 0.0
+
+    @property
+    def spares(self) -> tuple[int, ...]:
+        return tuple(self._spares)
+
+    @property
+    def ordinary(self) -> int:
+        """Spares beyond the reserves; negative while the reserves are being used."""
+        return len(self._spares) - self._plan.reserve_segments
+
+    @property
+    def is_short(self) -> bool:
+        return self.ordinary < 1 and (bool(self.problem) or self.total >= self._plan.segments_max)
+
+    def wants_more(self, now: float) -> bool:
+        return self.ordinary < ORDINARY_AHEAD and self.total < self._plan.segments_max and now >= self.retry_at
+
+    @property
+    def is_late(self) -> bool:
+        """The next segment would come out of a reserve although more can be made: making it now is better than waiting."""
+        return self.ordinary < 1 and not self.problem and self.total < self._plan.segments_max
+
+    # --- who may have what ---------------------------------------------------------------------------------------------
+
+    @property
+    def _upkeep_segments(self) -> int:
+        """How many spares events must leave alone."""
+        left = self._plan.upkeep_segments * self._plan.sure_bytes - self._upkeep_spent
+        return max(0, -(-left // self._plan.sure_bytes))
+
+    def refusal(self, purpose: Purpose, size: int, tail_left: int) -> Blocked | None:
+        """Why a record of `size` bytes cannot be taken; None when it can. It goes to the tail if it fits, to a new segment if not."""
+        left = len(self._spares) - (size > tail_left)
+        if purpose is Purpose.EVENTS:
+            return None if left >= self._upkeep_segments and left >= 0 else self._blocked("events", purpose)
+        is_last = left == 0 and size <= tail_left and tail_left - size < NOTE_ROOM_BYTES
+        return self._blocked("upkeep", purpose) if left < 0 or is_last else None
+
+    def _blocked(self, whose: str, purpose: Purpose) -> Blocked:
+        return Blocked(
+            f"the journal's reserve for {whose} is used up ({self.reason}); what was accepted is safe; it goes on by itself when "
+            "recipients confirm or space returns",
+            purpose=int(purpose),
+            reason=self.reason,
+        )
+
+    @property
+    def reason(self) -> str:
+        return self.problem or f"the journal has reached its size of {self.total * self._plan.segment_bytes} bytes"
+
+    def spend(self, upkeep_bytes: int) -> None:
+        """Upkeep has written this much."""
+        self._upkeep_spent = self._upkeep_spent + upkeep_bytes if self.ordinary < 1 else 0
+
+    def pressure(self, tail_left: int) -> Pressure:
+        sure, upkeep = self._plan.sure_bytes, self._upkeep_segments
+        events = max(0, min(len(self._spares) - upkeep, self._plan.events_segments))
+        return Pressure(
+            free_bytes=max(0, self.ordinary) * self._plan.usable_bytes + (tail_left if len(self._spares) >= upkeep else 0),
+            events_reserve_bytes=events * sure,
+            upkeep_reserve_bytes=min(upkeep, len(self._spares)) * sure,
+            is_short=self.is_short,
+            reason=self.reason if self.is_short else "",
+        )
+
+    # --- taking, giving back, making -----------------------------------------------------------------------------------
+
+    def take(self) -> tuple[int, DiskFile]:
+        """The next spare, its file open. IndexError when there is none, OSError when it cannot be opened."""
+        number = self._spares[0]
+        file = self._warm.pop(number, None) or self._disk.open(self._folder / segment_name(number), is_writable=True)
+        self._spares.popleft()
+        self.warm()
+        return number, file
+
+    def warm(self) -> None:
+        """Open the files of the next spares ahead of need; it can wait when there is no file descriptor to be had."""
+        for number in self.spares[:WARM_SPARES]:
+            if number in self._warm:
+                continue
+            try:
+                self._warm[number] = self._disk.open(self._folder / segment_name(number), is_writable=True)
+            except OSError:
+                return
+
+    def give_back(self, numbers: Iterable[int]) -> None:
+        """These segments are free again; upkeep's reserve is filled up first."""
+        for number in numbers:
+            self._spares.append(number)
+            self._upkeep_spent = max(0, self._upkeep_spent - self._plan.sure_bytes)
+        if self.ordinary >= 1:
+            self._upkeep_spent = 0
+
+    def make(self) -> int:
+        """A new segment file, whole and durable before it gets its name. OSError when there is no room; nothing is left behind then."""
+        number = self.total + 1
+        path = self._folder / segment_name(number)
+        draft = path.with_name(path.name + PREPARING_SUFFIX)
+        header = encode_header(spare_header(self._journal_id, number, self._plan.segment_bytes))
+        try:
+            file = self._disk.create(draft, self._plan.segment_bytes)
+            try:
+                file.write((header,), 0)
+                file.sync()
+            finally:
+                file.close()
+            self._disk.rename(draft, path)
+            self._disk.sync_folder(self._folder)
+        except OSError:
+            self._discard(draft)
+            raise
+        return number
+
+    def _discard(self, draft: Path) -> None:
+        try:
+            self._disk.unlink(draft)
+        except OSError:
+            pass
+
+    def adopt(self, number: int) -> None:
+        """What `make` made."""
+        self.total = number
+        self.problem = ""
+        self._retry_s = RETRY_FIRST_S
+        self.give_back((number,))
+
+    def could_not_make(self, problem: OSError, now: float) -> None:
+        self.problem = f"no new segment can be made: {problem.strerror or problem}"
+        self.retry_at = now + self._retry_s
+        self._retry_s = min(RETRY_MAX_S, 2 * self._retry_s)
+
+    def close(self) -> None:
+        for file in self._warm.values():
+            file.close()
+        self._warm.clear()

@@ -1,0 +1,330 @@
+"""The writer: takes drafts, gives them numbers, makes them durable, and says so only then.
+
+    drafts ─▶ a run that fits the tail ─▶ write ─▶ sync ─▶ published
+                     │ full                  │ failed
+                     ▼                       ▼
+                next segment ◀────────── give the tail up; the same run again, from memory
+
+A run is one group: one write and one sync, in one segment. A run that fills a segment is synced before the next segment is begun, so a
+header in a newer segment proves that the older one is whole up to the end which that header names.
+
+When a write or a sync fails, nothing is known of what it wrote. The tail ends where it was durable before; the next segment's header says
+so, which makes void whatever lies behind; and the run is written there, with the same numbers. Until that header is durable nobody was
+told anything, so recovery may find the run in the one or in the other, but never in both. After a few such failures in a row the
+writer stops for good.
+
+One thread uses a writer at a time. What others may look at meanwhile (`chain`, `durable`, `marks`) is replaced whole, never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from holdfast.channel.channel import Buffer, Purpose
+from holdfast.channel.journal.disk import DiskFile
+from holdfast.channel.journal.layout import (
+    HEADER_BYTES,
+    DurableMark,
+    Header,
+    SnapshotPlace,
+    encode_header,
+    encode_mark,
+)
+from holdfast.channel.journal.record import (
+    COMMAND,
+    PART_LEAD,
+    RELEASED,
+    RELEASED_PAYLOAD,
+    SNAPSHOT_END,
+    SNAPSHOT_END_PAYLOAD,
+    SNAPSHOT_PART,
+    Note,
+    encode,
+    padded,
+)
+from holdfast.channel.journal.segment import POINT_SPACING_BYTES, Chain, Segment
+from holdfast.channel.journal.space import Space
+from holdfast.errors import DiskFailed, HoldfastError, OutcomeUnknown
+
+# Segments given up in a row before the disk itself is given up.
+FAILURES_MAX = 3
+
+
+class Draft(NamedTuple):
+    """What is to be written: a command, or a note of the journal to itself."""
+
+    kind: int
+    payload: Buffer
+    purpose: Purpose
+
+
+Outcome = int | HoldfastError
+
+
+class Marks(NamedTuple):
+    """What the newest header and the notes after it say of the whole journal."""
+
+    oldest_generation: int
+    snapshot: SnapshotPlace
+
+    def after(self, note: Note) -> Marks:
+        if note.kind == RELEASED:
+            return self._replace(oldest_generation=RELEASED_PAYLOAD.unpack(note.payload)[0])
+        if note.kind == SNAPSHOT_END:
+            return self._replace(snapshot=SnapshotPlace(*SNAPSHOT_END_PAYLOAD.unpack(note.payload)))
+        return self
+
+
+class Run:
+    """Records for one segment, one write and one sync."""
+
+    __slots__ = ("end", "next_draft", "next_entry", "notes", "parts", "points", "upkeep_bytes")
+
+    def __init__(self, start: int, next_draft: int, next_entry: int) -> None:
+        self.end = start
+        self.next_draft = next_draft
+        self.next_entry = next_entry
+        self.parts: list[Buffer] = []
+        self.notes: list[Note] = []
+        self.points: list[tuple[int, int]] = []
+        self.upkeep_bytes = 0
+
+
+class Writer:
+    def __init__(
+        self,
+        *,
+        chain: Chain,
+        next_entry: int,
+        highest_generation: int,
+        marks: Marks,
+        journal_id: bytes,
+        segment_bytes: int,
+        space: Space,
+        tail_file: DiskFile | None,
+        mark_file: DiskFile,
+        dice: Callable[[int], bytes],
+    ) -> None:
+        self.chain = chain
+        self.durable = next_entry - 1
+        self.marks = marks
+        self.saving_generation = 0
+        self.stopped = ""
+        self._journal_id = journal_id
+        self._segment_bytes = segment_bytes
+        self._highest_generation = highest_generation
+        self._space = space
+        self._mark_file = mark_file
+        self._dice = dice
+        self._tail = chain[-1] if chain else None
+        self._tail_file = tail_file
+        self._is_begun = bool(chain)  # the tail's header is on disk
+        self._failures = 0
+        self._given_up: list[DiskFile] = []
+        self._saving_start = (0, 0)
+
+    @property
+    def tail_left(self) -> int:
+        return self._tail.left if self._tail else 0
+
+    @property
+    def saving_start(self) -> tuple[int, int]:
+        """(generation, byte) where the snapshot that is being saved began; (0, 0) when none is."""
+        return self._saving_start
+
+    # --- a group -------------------------------------------------------------------------------------------------------
+
+    def commit(self, drafts: Sequence[Draft]) -> list[Outcome]:
+        """Write and sync. Per draft: the number of its entry (for a note: of the next), or why it was not taken."""
+        outcomes: list[Outcome] = []
+        while len(outcomes) < len(drafts):
+            if self.stopped:
+                outcomes += [self._refused()] * (len(drafts) - len(outcomes))
+            elif self._must_switch(drafts[len(outcomes)]):
+                self._refuse_or_begin(drafts[len(outcomes)], outcomes)
+            else:
+                self._commit_run(drafts, outcomes)
+        return outcomes
+
+    def _must_switch(self, draft: Draft) -> bool:
+        return padded(len(draft.payload)) > self.tail_left
+
+    def _refuse_or_begin(self, draft: Draft, outcomes: list[Outcome]) -> None:
+        refusal = self._refusal(draft, self.tail_left)
+        if refusal:
+            outcomes.append(refusal)
+            return
+        try:
+            self._begin_segment()
+        except (OSError, IndexError) as problem:
+            self._stop(problem)
+
+    def _refusal(self, draft: Draft, left: int) -> HoldfastError | None:
+        size = padded(len(draft.payload))
+        if draft.kind == RELEASED and size <= left:
+            return None
+        return self._space.refusal(draft.purpose, size, left)
+
+    def _commit_run(self, drafts: Sequence[Draft], outcomes: list[Outcome]) -> None:
+        before = len(outcomes)
+        run = self._gather(drafts, outcomes)
+        if not run.parts:
+            return
+        while not self._is_durable(run):
+            try:
+                self._begin_segment()
+            except (OSError, IndexError) as problem:
+                self._stop(problem)
+            if self.stopped:
+                self._fail(outcomes, before)
+                return
+            del outcomes[before:]
+            run = self._gather(drafts, outcomes)
+        self._publish(run)
+
+    def _fail(self, outcomes: list[Outcome], before: int) -> None:
+        """These were written, and nobody can say whether they are there."""
+        unknown = OutcomeUnknown(
+            f"the disk refused to make it durable ({self.stopped}); it may or may not be found when the journal is opened "
+            "again; repeat it then with the same id"
+        )
+        outcomes[before:] = [unknown if isinstance(outcome, int) else outcome for outcome in outcomes[before:]]
+
+    def _gather(self, drafts: Sequence[Draft], outcomes: list[Outcome]) -> Run:
+        """As many drafts as fit the tail, with their numbers. Those for which there is no room are refused; others go on."""
+        tail = self._tail
+        assert tail is not None
+        group = tail.end
+        run = Run(group, len(outcomes), self.durable + 1)
+        at, room, life, seed = group, self._segment_bytes, tail.life, tail.seed
+        entry, next_point = run.next_entry, 0
+        for draft in drafts[len(outcomes) :]:
+            kind, payload, purpose = draft
+            size = padded(len(payload))
+            if at + size > room:
+                break
+            refusal = self._refusal(draft, room - at)
+            if refusal:
+                outcomes.append(refusal)
+                continue
+            run.parts += encode(kind, payload, entry, at=at, group=group, life=life, seed=seed)
+            outcomes.append(entry)
+            if kind == COMMAND:
+                if at >= next_point:
+                    run.points.append((entry, at))
+                    next_point = at + POINT_SPACING_BYTES
+                entry += 1
+            else:
+                run.notes.append(Note(kind, at, bytes(payload)))
+            if purpose is Purpose.UPKEEP:
+                run.upkeep_bytes += size
+            at += size
+        run.end, run.next_entry = at, entry
+        return run
+
+    def _is_durable(self, run: Run) -> bool:
+        """Write and sync; False when that failed, and then the tail is given up."""
+        assert self._tail is not None
+        assert self._tail_file is not None
+        try:
+            if self._is_begun:
+                self._tail_file.write(run.parts, self._tail.end)
+            else:
+                self._tail_file.write([encode_header(self._tail.header), *run.parts], 0)
+            self._tail_file.sync()
+        except OSError as problem:
+            self._give_up_tail(problem)
+            return False
+        return True
+
+    def _publish(self, run: Run) -> None:
+        tail = self._tail
+        assert tail is not None
+        for number, byte in run.points:
+            tail.index.note(number, byte)
+        tail.index.covered = tail.end = run.end
+        tail.index.next_entry = run.next_entry
+        if not self._is_begun:
+            self._is_begun = True
+            self.chain = (*self.chain, tail)
+        self._failures = 0
+        self._space.spend(run.upkeep_bytes)
+        self.durable = run.next_entry - 1
+        for note in run.notes:
+            self._take_note(note)
+        self.write_mark()
+
+    def _take_note(self, note: Note) -> None:
+        assert self._tail is not None
+        if note.kind == SNAPSHOT_PART and PART_LEAD.unpack_from(note.payload)[0] == 0:
+            self._saving_start = (self._tail.generation, note.byte)
+        elif note.kind == SNAPSHOT_END:
+            self._saving_start = (0, 0)
+        self.marks = self.marks.after(note)
+        if note.kind == RELEASED:
+            kept = tuple(segment for segment in self.chain if segment.generation >= self.marks.oldest_generation)
+            freed = self.chain[: len(self.chain) - len(kept)]
+            self.chain = kept
+            self._space.give_back(segment.number for segment in freed)
+
+    def write_mark(self) -> None:
+        """Tell other processes, and the next opening. A mark that cannot be written is an old one, which is still true."""
+        if self._tail is None:
+            return
+        mark = DurableMark(self._journal_id, self._tail.generation, self._tail.end, self.durable)
+        try:
+            self._mark_file.write((encode_mark(mark),), 0)
+        except OSError:
+            pass
+
+    # --- segments ------------------------------------------------------------------------------------------------------
+
+    def _begin_segment(self) -> None:
+        """The next spare becomes the tail. Its header is written with its first records."""
+        previous = self.chain[-1].header if self.chain else None
+        number, file = self._space.take()
+        if self._is_begun and self._tail_file:
+            self._tail_file.close()
+        self._highest_generation += 1
+        generation = self._highest_generation
+        header = Header(
+            journal_id=self._journal_id,
+            number=number,
+            life=int.from_bytes(self._dice(4), "little") or 1,
+            segment_bytes=self._segment_bytes,
+            generation=generation,
+            previous_generation=previous.generation if previous else 0,
+            previous_number=previous.number if previous else 0,
+            previous_end=self.chain[-1].end if previous else 0,
+            first_entry=self.durable + 1,
+            oldest_generation=self.marks.oldest_generation or generation,
+            snapshot=self.marks.snapshot,
+        )
+        self.marks = self.marks._replace(oldest_generation=header.oldest_generation)
+        self._tail, self._tail_file, self._is_begun = Segment(header), file, False
+
+    def _give_up_tail(self, problem: OSError) -> None:
+        assert self._tail_file is not None
+        self._given_up.append(self._tail_file)
+        self._tail_file = None
+        self._failures += 1
+        if self._failures > FAILURES_MAX:
+            self._stop(problem)
+
+    def _stop(self, problem: Exception) -> None:
+        if not self.stopped:
+            self.stopped = getattr(problem, "strerror", None) or str(problem) or "no spare segment left"
+
+    def _refused(self) -> DiskFailed:
+        return DiskFailed(
+            f"the journal stopped accepting because the disk failed ({self.stopped}); what was accepted is safe; mend the disk, "
+            "then open the journal again",
+            reason=self.stopped,
+        )
+
+    def close(self) -> None:
+        self.write_mark()
+        for file in (*self._given_up, *([self._tail_file] if self._tail_file else [])):
+            file.close()
+        self._tail_file = None

@@ -1,0 +1,244 @@
+"""A client's connection: one link at a time, made again for as long as the client is open.
+
+    dial ─▶ greet ─▶ resume the session ─▶ ready ─▶ (link lost) ─▶ back off, dial …
+
+Whoever needs a link waits for `until_ready` with a deadline. The first time, an answer that will not change by waiting (a bad version, a damaged
+journal) is raised at once; later the client goes on trying, because a server may be on its way back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from holdfast.client.dialer import Dialer
+from holdfast.client.session import Session
+from holdfast.errors import Closed, Damaged, HoldfastError, LinkLost, ProtocolError, Refused, Unreachable, by_code
+from holdfast.wire.conversation import Conversation, Role, State, farewell
+from holdfast.wire.frame import MAGIC, VERSIONS, Buffer, Frame, Goodbye, Hello, Message, PressureChanged, Welcome
+from holdfast.wire.link import Link
+
+log = logging.getLogger("holdfast.client")
+
+BACK_OFF_MIN_S = 0.05
+BACK_OFF_MAX_S = 1.0
+
+
+class Connection:
+    def __init__(self, dialer: Dialer, name: str, source: str, timeout: float) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.timeout = timeout
+        self.pressure: PressureChanged | None = None
+        self._dialer = dialer
+        self._name = name
+        self._link: Link | None = None
+        self._conversation = Conversation(Role.CLIENT)
+        self._welcomed: asyncio.Future[Welcome] = self.loop.create_future()
+        self._lost: asyncio.Future[None] = self.loop.create_future()
+        self._ready: asyncio.Future[None] = self.loop.create_future()
+        self._problem: HoldfastError | None = None
+        self._closed: HoldfastError | None = None
+        self._was_ready = False
+        self._tick: asyncio.TimerHandle | None = None
+        self._patience: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.session = Session(self, 1, name, source)
+
+    # --- what the session needs --------------------------------------------------------------------------------------
+
+    def deadline(self, timeout: float) -> float:
+        return self.loop.time() + timeout
+
+    @property
+    def problem_text(self) -> str:
+        return self._problem.sentence if self._problem is not None else "the link is being made"
+
+    def say(self, number: int, message: Message, body: Buffer = b"") -> None:
+        """Send a frame; dropped without a link, as on a link that is about to be lost."""
+        if self._link is not None and self._conversation.state is not State.ENDED:
+            self._conversation.say(number, message)
+            self._link.send(Frame(number, message, body))
+
+    async def until_ready(self, deadline: float) -> None:
+        """Wait for a link. Unreachable when there is none in time, Closed when there will be none."""
+        if self._closed is not None:
+            raise self._closed
+        if self.session.is_ready:
+            return
+        try:
+            async with asyncio.timeout_at(deadline):
+                await asyncio.shield(self._ready)
+        except TimeoutError as problem:
+            raise Unreachable(f"no link to a server in time; nothing was sent: {self.problem_text}") from problem
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- opening and closing -----------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """The first link. Raises what waiting would not change, Unreachable otherwise."""
+        deadline = self.deadline(self.timeout)
+        try:
+            await self._dialer.open()
+            self.spawn(self._keep_linked())
+            await self.until_ready(deadline)
+        except BaseException:
+            await self._end(Closed("the client could not be opened"))
+            raise
+
+    async def close(self) -> None:
+        if self._closed is not None:
+            return
+        await self.session.close(min(self.timeout, 5.0) if self.session.is_ready else 0)
+        await self._end(Closed("the client was closed by this program; connect again to go on"))
+
+    async def _end(self, error: HoldfastError) -> None:
+        self._closed = error
+        self.session.fail(error)
+        self._fail_ready(error)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._drop_link(None)
+        if self._patience is not None:
+            self._patience.cancel()
+        await self._dialer.close()
+
+    def _fail_ready(self, error: HoldfastError) -> None:
+        if not self._ready.done():
+            self._ready.set_exception(error)
+            self._ready.exception()  # heard by whoever waits; nobody has to
+
+    # --- links -------------------------------------------------------------------------------------------------------
+
+    async def _keep_linked(self) -> None:
+        back_off_s = BACK_OFF_MIN_S
+        self._lose_patience_later()
+        while True:
+            try:
+                await self._make_link()
+            except (HoldfastError, OSError) as problem:
+                self._problem = problem if isinstance(problem, HoldfastError) else Unreachable(str(problem))
+                self._drop_link(self._problem)
+                if not self._was_ready and isinstance(problem, Refused | Damaged):
+                    self._fail_ready(problem)
+                    return
+                await asyncio.sleep(back_off_s)
+                back_off_s = min(2 * back_off_s, BACK_OFF_MAX_S)
+                continue
+            back_off_s = BACK_OFF_MIN_S
+            await self._lost
+            self._unlinked()
+
+    async def _make_link(self) -> None:
+        """Dial, greet, resume. Whatever goes wrong is raised."""
+        deadline = self.deadline(self.timeout)
+        link = await self._dialer.dial(self.timeout)
+        self._lost = self.loop.create_future()
+        self._welcomed = self.loop.create_future()
+        self._conversation = Conversation(Role.CLIENT)
+        link.received, link.lost = self._received, lambda error: self._link_lost(link, error)
+        self._link = link
+        self._beat()
+        self.say(0, Hello(MAGIC, list(VERSIONS), self._name))
+        try:
+            async with asyncio.timeout_at(deadline):
+                welcome = await self._welcomed
+        except TimeoutError as problem:
+            raise Unreachable(f"{link.peer} did not answer the greeting in time; is it a Holdfast server?") from problem
+        await self.session.resume(welcome.window, deadline)
+        if self._was_ready:
+            log.info("linked again to %s (%s)", welcome.node, link.peer)
+        self._linked()
+
+    def _linked(self) -> None:
+        self._was_ready = True
+        self._problem = None
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+        if not self._ready.done():
+            self._ready.set_result(None)
+
+    def _unlinked(self) -> None:
+        self._ready = self.loop.create_future()
+        self._lose_patience_later()
+
+    def _lose_patience_later(self) -> None:
+        self._patience = self.loop.call_later(self.timeout, self._lose_patience)
+
+    def _lose_patience(self) -> None:
+        self.session.unreachable(Unreachable(f"no link to a server for {self.timeout:g} s; still trying: {self.problem_text}"))
+
+    def _link_lost(self, link: Link, error: Exception | None) -> None:
+        if link is not self._link:
+            return
+        said = error if isinstance(error, HoldfastError) else None
+        sentence = f"the link to {link.peer} was lost ({error or 'closed by the server'})"
+        if self._problem is None or said is not None:
+            self._problem = said or Unreachable(sentence)
+        if self._was_ready and self._closed is None:
+            log.warning("%s; linking again", sentence)
+        self._forget_link(self._problem)
+
+    def _drop_link(self, error: HoldfastError | None) -> None:
+        """End the link from our side."""
+        link = self._link
+        if link is None:
+            return
+        if self._conversation.state is not State.ENDED:
+            self.say(0, farewell(error))
+        self._forget_link(error)
+        link.close()
+
+    def _forget_link(self, error: HoldfastError | None) -> None:
+        self._link = None
+        if self._tick is not None:
+            self._tick.cancel()
+        self.session.link_lost(LinkLost("the link was lost after this was sent and before it was answered; it may have been done"))
+        if not self._welcomed.done():
+            self._welcomed.set_exception(error or LinkLost("the link was closed during the greeting"))
+            self._welcomed.exception()
+        if not self._lost.done():
+            self._lost.set_result(None)
+
+    # --- hearing -----------------------------------------------------------------------------------------------------
+
+    def _received(self, frame: Frame) -> None:
+        try:
+            reply = self._conversation.hear(frame)
+            if reply is not None:
+                self.say(0, reply)
+            elif frame.session == self.session.number or frame.session == self.session.number + 1:
+                self.session.received(frame.message, frame.body)
+            else:
+                self._received_of_link(frame.message)
+            if isinstance(frame.message, PressureChanged):
+                self.pressure = frame.message
+        except ProtocolError as problem:
+            self._problem = problem
+            self._drop_link(problem)
+
+    def _received_of_link(self, message: Message) -> None:
+        if isinstance(message, Welcome) and not self._welcomed.done():
+            self._welcomed.set_result(message)
+        elif isinstance(message, Goodbye):
+            code = message.code or "unreachable"
+            self._problem = by_code(code, message.sentence or "the server is closing; linking again", {})
+            self._drop_link(self._problem)
+
+    def _beat(self) -> None:
+        """Heartbeats: say something in time, and notice a silence."""
+        tick = self._conversation.tick(self.loop.time())
+        if tick.is_dead:
+            self._problem = Unreachable(f"nothing was heard for {3 * self._conversation.heartbeat_ms / 1000:g} s; the link was given up")
+            self._drop_link(self._problem)
+            return
+        for message in tick.to_say:
+            self.say(0, message)
+        self._tick = self.loop.call_later(tick.again_in_s, self._beat)

@@ -1,0 +1,115 @@
+"""From what a program sends to what travels: head, body, and the little that its batch must know.
+
+The common case, data and nothing else, takes a short way: its head is the same but for the time, so it is put together from parts that were
+encoded once. Everything else goes by way of `Event`, with all its checks.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from typing import Any, NamedTuple, TypedDict
+
+from holdfast.errors import BadEvent, TooLarge
+from holdfast.event.event import (
+    BINARY,
+    JSON,
+    PRIORITY_DEFAULT,
+    TEXT,
+    Event,
+    Head,
+    PropertyValue,
+    encode_data,
+    encode_head,
+    to_head_and_body,
+)
+
+# A batch of one event must fit a command of 1 MiB + 4 KiB: the rest is for the batch's own head, its source, and names.
+EVENT_BYTES_MAX = (1 << 20) - 1024
+
+
+class EventFields(TypedDict, total=False):
+    """What may be said of an event beside its data; the fields of `Event`."""
+
+    type: str
+    source: str | None
+    id: str | None
+    time: datetime | None
+    subject: str | None
+    datacontenttype: str | None
+    dataschema: str | None
+    properties: dict[str, PropertyValue] | None
+    priority: int
+    ttl_ms: int | None
+    delay_ms: int
+    group: str | None
+    correlation_id: str | None
+    reply_to: str | None
+
+
+class Outgoing(NamedTuple):
+    head: bytes
+    body: bytes
+    priority: int = PRIORITY_DEFAULT
+    delay_ms: int = 0
+    expires_at_ms: int = 0
+    has_group: bool = False
+    id: str | None = None
+
+
+def _around_time(datacontenttype: str) -> tuple[bytes, bytes]:
+    """What stands before and after the eight bytes of the time in the head of an event that has nothing but data."""
+    marker = 0x0102_0304_0506_0708
+    before, found, after = encode_head(Head(time_us=marker, datacontenttype=datacontenttype)).partition(marker.to_bytes(8, "big"))
+    assert found
+    return before, after
+
+
+_AROUND = {kind: _around_time(kind) for kind in (JSON, TEXT, BINARY)}
+BEFORE_TIME, AFTER_TIME_OF_BINARY = _AROUND[BINARY]
+FIELDS = tuple(EventFields.__annotations__)
+
+
+def too_large(size: int) -> TooLarge:
+    return TooLarge(
+        f"an event of {size} bytes, head and data, is over the limit of {EVENT_BYTES_MAX}; store the data elsewhere and send where it is",
+        size=size,
+        limit=EVENT_BYTES_MAX,
+    )
+
+
+def prepare(data: Any, fields: EventFields) -> Outgoing:
+    """BadEvent or TooLarge, with what to do, for what cannot be sent."""
+    try:
+        if isinstance(data, Event):
+            made = _of_event(_changed(data, fields) if fields else data)
+        else:
+            made = _of_event(Event(data=data, **fields)) if fields else _plain(data)
+    except UnicodeEncodeError as problem:
+        raise BadEvent(f"text that is not valid Unicode cannot be sent ({problem.reason} at {problem.start}); send it as bytes") from problem
+    except TypeError as problem:
+        raise BadEvent(f"{problem}; an event has data and {', '.join(FIELDS)}") from problem
+    size = len(made.head) + len(made.body)
+    if size > EVENT_BYTES_MAX:
+        raise too_large(size)
+    return made
+
+
+def _changed(event: Event, fields: EventFields) -> Event:
+    unknown = [name for name in fields if name not in FIELDS]
+    if unknown:
+        raise BadEvent(f"an event has no {unknown[0]!r}; it has data and {', '.join(FIELDS)}")
+    return Event(data=event.data, **{name: fields.get(name, getattr(event, name)) for name in FIELDS})
+
+
+def _plain(data: Any) -> Outgoing:
+    body, datacontenttype = encode_data(data, None)
+    before, after = _AROUND[datacontenttype]
+    return Outgoing(before + (time.time_ns() // 1000).to_bytes(8, "big") + after, body)
+
+
+def _of_event(event: Event) -> Outgoing:
+    head, body = to_head_and_body(event)
+    return Outgoing(
+        encode_head(head), body, event.priority, event.delay_ms, head.expires_at_ms, event.group is not None, event.id
+    )  # fmt: skip

@@ -1,0 +1,195 @@
+"""A session: a client's conversation with the server, which outlives links.
+
+    questions    everything that is asked and answered (attach, manage, settle …), by token
+    producer     what was sent and not receipted
+    recipients   what was handed over and not confirmed
+
+When a link is lost, the questions that were asked fail with LinkLost, because nobody knows what became of them; producer and recipients know how
+to go on. On the next link the session is resumed first, then the producer asks what arrived and sends the rest again, then the
+recipients attach again with what they hold. Only then may the application use the link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any
+
+from holdfast.client.producer import Producer
+from holdfast.errors import HoldfastError, LinkLost, by_code
+from holdfast.event.identifier import Counter
+from holdfast.wire.frame import (
+    Answered,
+    Buffer,
+    CloseSession,
+    Deliver,
+    Failed,
+    Message,
+    OpenSession,
+    Receipted,
+    ReceiverClosed,
+    SessionOpened,
+)
+
+if TYPE_CHECKING:
+    from holdfast.client.connection import Connection
+    from holdfast.client.recipient import Incoming
+
+# Sends use their sequence as token; questions count from far beyond, so that a Failed is never ambiguous.
+QUESTIONS_FROM = 1 << 48
+# Identifiers left of a start at which a new one is fetched; a start has four thousand million.
+IDENTIFIERS_LOW = 1 << 30
+
+
+class Session:
+    def __init__(self, connection: Connection, number: int, name: str, source: str) -> None:
+        self.connection = connection
+        self.number = number
+        self.name = name
+        self.source = source
+        self.id = ""
+        self.is_ready = False
+        self.ids = Counter(0)
+        self.producer = Producer(self)
+        self.recipients: dict[int, Incoming] = {}
+        self._token = QUESTIONS_FROM
+        self._receiver = 0
+        self._questions: dict[int, asyncio.Future[Any]] = {}
+        self._is_fetching_ids = False
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+
+    def say(self, message: Message, body: Buffer = b"") -> None:
+        self.connection.say(self.number, message, body)
+
+    async def ask(self, make: Callable[[int], Message], timeout: float) -> Any:
+        """Ask when there is a link. Unreachable: never asked. LinkLost: asked, and no answer came."""
+        deadline = self.connection.deadline(timeout)
+        await self.connection.until_ready(deadline)
+        return await self.ask_now(make, deadline, self.number)
+
+    async def ask_now(self, make: Callable[[int], Message], deadline: float, number: int) -> Any:
+        """Ask on the link there is; also while the session is being resumed."""
+        token, future = self.question()
+        message = make(token)
+        self.connection.say(number, message)
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await future
+        except TimeoutError as problem:
+            raise LinkLost(
+                f"{type(message).__name__} was sent and not answered in time; it may have been done: look before you repeat it"
+            ) from problem
+        finally:
+            self._questions.pop(token, None)
+
+    def question(self) -> tuple[int, asyncio.Future[Any]]:
+        """A token, and the future of its answer."""
+        self._token += 1
+        future: asyncio.Future[Any] = self.connection.loop.create_future()
+        self._questions[self._token] = future
+        return self._token, future
+
+    def next_receiver(self) -> int:
+        self._receiver += 1
+        return self._receiver
+
+    # --- hearing -----------------------------------------------------------------------------------------------------
+
+    def received(self, message: Message, body: Buffer) -> None:
+        if isinstance(message, Receipted):
+            self.producer.receipted(message)
+        elif isinstance(message, Deliver):
+            self._deliver(message, body)
+        elif isinstance(message, Answered):
+            self._answer(message.token, message.value)
+        elif isinstance(message, Failed):
+            self._fail(message.token, message.error())
+        elif isinstance(message, SessionOpened):
+            self._answer(message.token, message)
+        elif isinstance(message, ReceiverClosed):
+            recipient = self.recipients.get(message.receiver)
+            if recipient is not None:
+                recipient.end(by_code(message.code, message.sentence, {}))
+
+    def _deliver(self, message: Deliver, body: Buffer) -> None:
+        recipient = self.recipients.get(message.receiver)
+        if recipient is not None:
+            recipient.delivered(message.slices, body)
+
+    def _answer(self, token: int, value: Any) -> None:
+        future = self._questions.pop(token, None)
+        if future is not None and not future.done():
+            future.set_result(value)
+
+    def _fail(self, token: int, error: HoldfastError) -> None:
+        if token < QUESTIONS_FROM:
+            self.producer.refused(token, error)
+            return
+        future = self._questions.pop(token, None)
+        if future is not None and not future.done():
+            future.set_exception(error)
+
+    # --- living through links ----------------------------------------------------------------------------------------
+
+    async def resume(self, window: int, deadline: float) -> None:
+        """Go on, on a new link: first as the same session, then what was sent, then what is held."""
+        opened: SessionOpened = await self.ask_now(lambda token: OpenSession(token, self.name, self.id), deadline, self.number)
+        self.ids = Counter(int.from_bytes(opened.first_id, "big"))
+        self.id = opened.session
+        await self.producer.resume(window, deadline)
+        for recipient in list(self.recipients.values()):
+            await recipient.resume(opened.is_resumed, deadline)
+        self.is_ready = True
+        self.producer.flush()
+
+    def link_lost(self, error: LinkLost) -> None:
+        self.is_ready = False
+        questions, self._questions = self._questions, {}
+        for future in questions.values():
+            if not future.done():
+                future.set_exception(LinkLost(error.sentence))
+                future.exception()  # an answer nobody waits for any more is not worth a warning
+
+    def unreachable(self, error: HoldfastError) -> None:
+        """There has been no link for longer than the client's timeout: whoever waits for events hears of it."""
+        for recipient in self.recipients.values():
+            recipient.interrupt(error)
+
+    async def close(self, timeout: float) -> None:
+        """End in good order: what was sent is receipted, and the server forgets the session."""
+        with contextlib.suppress(HoldfastError):
+            await self.producer.flushed(timeout)
+            if self.is_ready:
+                await self.ask(CloseSession, timeout)
+
+    def fail(self, error: HoldfastError) -> None:
+        """The client is closed: nothing that waits will be answered."""
+        self.is_ready = False
+        self.producer.fail(error)
+        for recipient in list(self.recipients.values()):
+            recipient.end(error)
+
+    # --- identifiers -------------------------------------------------------------------------------------------------
+
+    def watch_ids(self) -> None:
+        """Fetch a new start in time: identifiers are counted up from what the server gave, and a count ends."""
+        if self.ids.left < IDENTIFIERS_LOW and not self._is_fetching_ids:
+            self._is_fetching_ids = True
+            self.connection.spawn(self._fetch_ids())
+
+    async def _fetch_ids(self) -> None:
+        """A session of a moment, opened for the identifiers it is given."""
+        with contextlib.suppress(HoldfastError):
+            async with self._passing_session() as first_id:
+                self.ids = Counter(first_id)
+        self._is_fetching_ids = False
+
+    @contextlib.asynccontextmanager
+    async def _passing_session(self) -> AsyncIterator[int]:
+        number = self.number + 1
+        deadline = self.connection.deadline(self.connection.timeout)
+        opened: SessionOpened = await self.ask_now(OpenSession, deadline, number)
+        yield int.from_bytes(opened.first_id, "big")
+        await self.ask_now(CloseSession, deadline, number)

@@ -1,0 +1,356 @@
+"""A backlog: the batches that wait in one queue or one subscription, in the order in which they were placed.
+
+    slot       0     1     2     3     4     5          counts up for ever; a slot is one batch
+    entry      7     9    12    10*   13    15          * displaced: held back by rule 6, placed after a later entry
+    stored     7     9    12    12    13    15          what the page keeps: never falls, so that an entry is found by bisection
+    finished         all        2..4                    a bitmap for the batches that are finished in part, and only for them
+
+Placement order is nearly always entry order. The few displaced slots keep their real entry in two small dicts. Pages whose batches are all finished are
+dropped. So a batch costs twelve bytes, an event nothing, and no operation grows with what waits behind it.
+
+How often an event was delivered before is known only as far as it matters (rule 5): positions that came back are counted, and every
+new epoch leaves a mark: what was placed up to the newest event known to be handed out may have been delivered once more.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
+
+from holdfast.destination.bodies import Bodies
+from holdfast.destination.page import Page, bits, runs_of
+from holdfast.destination.runs import Run, Runs
+from holdfast.event.position import INDEX_BITS, INDEX_MASK, Ranges
+
+Span = tuple[int, int]  # first position, last position
+
+
+class Backlog:
+    def __init__(self, bodies: Bodies | None = None, is_reopening: bool = False) -> None:
+        """`is_reopening`: finished positions may come to wait again (the dead queue's), so no range may span what was never handed out."""
+        self._bodies = bodies or Bodies()
+        self.is_reopening = is_reopening
+        self.waiting = 0
+        self.delivered_up_to = 0
+        self.next_slot = 0
+        self._newest = 0
+        self._pages: list[Page] = []
+        self._first_slots: list[int] = []
+        self._first_entries: list[int] = []
+        self._has_finished_page = False
+        self._finished: dict[int, int] = {}
+        self._real_entry: dict[int, int] = {}
+        self._displaced: dict[int, int] = {}
+        self._displaced_heap: list[int] = []
+        self._oldest_slot = 0
+        self._returns: Runs[int] = Runs()
+        self._not_before: Runs[int] = Runs()
+        self._marks: list[int] = []
+
+    # --- placing -----------------------------------------------------------------------------------------------------
+
+    def place(self, entry: int, events: int, finished: int = 0) -> None:
+        """A batch waits from now on; `finished` are the bits of those of its events that do not."""
+        slot = self.next_slot
+        self.next_slot += 1
+        if entry > self._newest:
+            self._newest = entry
+        else:
+            self._real_entry[slot] = entry
+            self._displaced[entry] = slot
+            heapq.heappush(self._displaced_heap, entry)
+        remaining = events
+        if finished:
+            remaining -= finished.bit_count()
+            self._finished[slot] = finished
+        self._page_for(slot).add(self._newest, events, remaining)
+        self.waiting += remaining
+
+    def _page_for(self, slot: int) -> Page:
+        if self._pages and not self._pages[-1].is_full:
+            return self._pages[-1]
+        page = Page(slot)
+        self._pages.append(page)
+        self._first_slots.append(slot)
+        self._first_entries.append(self._newest)
+        return page
+
+    def reopen(self, entry: int, wanted: int) -> int:
+        """Let the events `wanted` (bits) of a batch that is not finished wait again. The bits that did not wait; -1 when there is no such batch."""
+        found = self._find(entry)
+        if found is None:
+            return -1
+        page, offset = found
+        slot = page.first_slot + offset
+        opened = self._finished.get(slot, 0) & wanted
+        if opened:
+            self._keep_finished(slot, self._finished[slot] & ~opened)
+            page.remaining[offset] += opened.bit_count()
+            self.waiting += opened.bit_count()
+        return opened
+
+    # --- finishing ---------------------------------------------------------------------------------------------------
+
+    def finish(self, ranges: Ranges) -> Ranges:
+        """These positions are finished. What newly is, range by range within entries; what is finished or foreign is passed over."""
+        found: list[Span] = []
+        for first, last in ranges:
+            for page, offset, entry in self._between(first >> INDEX_BITS, last >> INDEX_BITS):
+                base = entry << INDEX_BITS
+                self._finish_in(page, offset, base, max(first - base, 0), min(last - base, INDEX_MASK), found)
+        if found:
+            self._forget_history(found)
+            self._drop_finished_pages()
+        return Ranges.gather(found)
+
+    def _finish_in(self, page: Page, offset: int, base: int, first: int, last: int, found: list[Span]) -> None:
+        events = page.events[offset]
+        last = min(last, events - 1)
+        if first > last:
+            return
+        slot = page.first_slot + offset
+        remaining = page.remaining[offset]
+        if remaining == events and last - first + 1 == events:
+            found.append((base, base + last))
+            newly = events
+        else:
+            before = self._finished.get(slot, 0)
+            fresh = bits(first, last) & ~before
+            newly = fresh.bit_count()
+            found.extend((base + low, base + high) for low, high in runs_of(fresh))
+            self._keep_finished(slot, (before | fresh) if newly < remaining else 0)
+        page.remaining[offset] = remaining - newly
+        self.waiting -= newly
+        if newly == remaining:
+            page.alive -= 1
+            self._has_finished_page = self._has_finished_page or not page.alive
+            self._forget_displaced(slot)
+
+    def _keep_finished(self, slot: int, finished: int) -> None:
+        if finished:
+            self._finished[slot] = finished
+        else:
+            self._finished.pop(slot, None)
+
+    def _forget_displaced(self, slot: int) -> None:
+        if self._real_entry:
+            entry = self._real_entry.pop(slot, None)
+            if entry is not None:
+                del self._displaced[entry]
+
+    def _forget_history(self, found: list[Span]) -> None:
+        for history in (self._returns, self._not_before):
+            if history:
+                for first, last in found:
+                    history.cut(first, last)
+
+    def _drop_finished_pages(self) -> None:
+        if not self.waiting:
+            kept: list[Page] = []
+        elif self._has_finished_page:
+            newest = self._pages[-1]
+            kept = [page for page in self._pages if page.alive or (page is newest and not page.is_full)]
+        else:
+            return
+        self._has_finished_page = False
+        self._pages = kept
+        self._first_slots = [page.first_slot for page in kept]
+        self._first_entries = [page.entries[0] for page in kept]
+
+    # --- coming back (rule 5) ----------------------------------------------------------------------------------------
+
+    def give_back(self, ranges: Ranges, not_before_ms: int, is_counted: bool) -> Ranges:
+        """These wait again, if they are not finished; which ones do."""
+        spans = list(self.unfinished(ranges))
+        for first, last in spans:
+            if is_counted:
+                for low, high, count in self._returns.filled(first, last, 0):
+                    self._returns.put(low, high, count + 1)
+            self._not_before.cut(first, last)
+            if not_before_ms:
+                self._not_before.put(first, last, not_before_ms)
+        return Ranges.gather(spans)
+
+    def note_delivered(self, up_to: int) -> None:
+        self.delivered_up_to = max(self.delivered_up_to, up_to)
+
+    def begin_epoch(self) -> None:
+        """Another primary: what was handed out up to the newest position known may have been delivered once more."""
+        if self.delivered_up_to and self.waiting:
+            oldest = self.oldest_slot() << INDEX_BITS
+            self._marks = [mark for mark in self._marks if mark >= oldest]
+            mark = self._place_of(self.delivered_up_to)
+            if mark >= oldest:
+                insort(self._marks, mark)
+
+    def _place_of(self, position: int) -> int:
+        """slot and index of a position, in one number; the end of the slot before when the backlog does not have it."""
+        entry = position >> INDEX_BITS
+        found = self._find(entry)
+        if found is not None:
+            return (found[0].first_slot + found[1]) << INDEX_BITS | position & INDEX_MASK
+        at = bisect_right(self._first_entries, entry) - 1
+        if at < 0:
+            return -1
+        page = self._pages[at]
+        return (page.first_slot + bisect_right(page.entries, entry) - 1) << INDEX_BITS | INDEX_MASK
+
+    def deliveries_over(self, first: int, last: int) -> list[Run[int]]:
+        """How often first .. last (waiting, of one entry) were delivered before, in runs."""
+        if not self._marks and not self._returns.has(first >> INDEX_BITS):
+            return [(first, last, 0)]
+        shift = self._place_of(first) - first
+        made: list[Run[int]] = []
+        for low, high, count in self._returns.filled(first, last, 0):
+            while low <= high:
+                at = bisect_left(self._marks, low + shift)
+                end = min(high, self._marks[at] - shift) if at < len(self._marks) else high
+                made.append((low, end, count + len(self._marks) - at))
+                low = end + 1
+        return made
+
+    def deliveries(self, position: int) -> int:
+        return self.deliveries_over(position, position)[0][2]
+
+    def not_before_over(self, first: int, last: int) -> list[Run[int]]:
+        """Before when (ms) first .. last (of one entry) must not be delivered, in runs; 0: at once."""
+        return self._not_before.filled(first, last, 0) if self._not_before else [(first, last, 0)]
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+
+    def is_waiting(self, position: int) -> bool:
+        found = self._find(position >> INDEX_BITS)
+        if found is None:
+            return False
+        page, offset = found
+        index = position & INDEX_MASK
+        return index < page.events[offset] and not self._finished.get(page.first_slot + offset, 0) >> index & 1
+
+    def needs(self, entry: int) -> bool:
+        return self._find(entry) is not None
+
+    def events_of(self, entry: int) -> int:
+        """How many events the batch of this entry has, finished ones too."""
+        found = self._find(entry)
+        assert found is not None, f"entry {entry} is not in this backlog"
+        return found[0].events[found[1]]
+
+    def unfinished(self, ranges: Ranges) -> Iterator[Span]:
+        """Those positions of the ranges that wait here, in spans within entries."""
+        for first, last in ranges:
+            for page, offset, entry in self._between(first >> INDEX_BITS, last >> INDEX_BITS):
+                base = entry << INDEX_BITS
+                low, high = max(first - base, 0), min(last - base, page.events[offset] - 1)
+                if low <= high:
+                    waiting = bits(low, high) & ~self._finished.get(page.first_slot + offset, 0)
+                    for start, end in runs_of(waiting):
+                        yield base + start, base + end
+
+    def entries_between(self, first: int, last: int) -> Iterator[int]:
+        """The entries in first .. last that have something waiting here."""
+        for _, _, entry in self._between(first, last):
+            yield entry
+
+    def oldest_entry(self) -> int | None:
+        """The least entry with something waiting here whose body was not carried elsewhere."""
+        carried, heap = self._bodies.carried, self._displaced_heap
+        while heap and (heap[0] not in self._displaced or heap[0] in carried):
+            heapq.heappop(heap)
+        oldest = self._oldest_in_order(carried)
+        if oldest is None or not heap:
+            return heap[0] if heap else oldest
+        return min(oldest, heap[0])
+
+    def _oldest_in_order(self, carried: dict[int, int]) -> int | None:
+        while (slot := self._slot_at_or_after(self._oldest_slot)) < self.next_slot:
+            self._oldest_slot = slot
+            page, offset = self._at(slot)
+            entry = page.entries[offset]
+            if slot not in self._real_entry and entry not in carried:
+                return entry
+            self._oldest_slot += 1
+        return None
+
+    def may_span(self, first_entry: int, last_entry: int) -> bool:
+        """No position between two entries can be displaced to here, now or later: one range may reach from the one to the other."""
+        if self.is_reopening or first_entry in self._displaced or last_entry in self._displaced:
+            return False
+        if self._displaced and any(first_entry < entry < last_entry for entry in self._displaced):
+            return False
+        return not self._bodies.held_between(first_entry, last_entry)
+
+    # --- walking -----------------------------------------------------------------------------------------------------
+
+    def next_run(self, slot: int, index: int = 0) -> tuple[int, int, int] | None:
+        """The next positions that wait, at or after a place: (slot, first position, events), within one batch. None at the end."""
+        while (found := self._slot_at_or_after(slot)) < self.next_slot:
+            if found != slot:
+                slot, index = found, 0
+            page, offset = self._at(slot)
+            events = page.events[offset]
+            base = self._real_entry.get(slot, page.entries[offset]) << INDEX_BITS
+            finished = self._finished.get(slot, 0)
+            if not finished and index < events:
+                return slot, base + index, events - index
+            waiting = bits(index, events - 1) & ~finished if index < events else 0
+            if waiting:
+                low, high = next(runs_of(waiting))
+                return slot, base + low, high - low + 1
+            slot, index = slot + 1, 0
+        return None
+
+    def slot_of(self, entry: int) -> int | None:
+        found = self._find(entry)
+        return None if found is None else found[0].first_slot + found[1]
+
+    def oldest_slot(self) -> int:
+        """The first slot with something waiting; `next_slot` when there is none."""
+        return self._slot_at_or_after(0)
+
+    def _slot_at_or_after(self, slot: int) -> int:
+        """The next slot, from this one on, with something remaining; `next_slot` when there is none."""
+        for at in range(max(bisect_right(self._first_slots, slot) - 1, 0), len(self._pages)):
+            page = self._pages[at]
+            remaining = page.remaining
+            for offset in range(max(slot - page.first_slot, 0), len(remaining)):
+                if remaining[offset]:
+                    return page.first_slot + offset
+        return self.next_slot
+
+    def _at(self, slot: int) -> tuple[Page, int]:
+        page = self._pages[bisect_right(self._first_slots, slot) - 1]
+        return page, slot - page.first_slot
+
+    def _find(self, entry: int) -> tuple[Page, int] | None:
+        """The page and offset of an entry that has something remaining."""
+        slot = self._displaced.get(entry)
+        if slot is not None:
+            return self._at(slot)
+        start = max(bisect_left(self._first_entries, entry) - 1, 0)
+        for page in self._pages[start : start + 2]:
+            offset = bisect_left(page.entries, entry)
+            if offset < len(page.entries):
+                is_here = page.entries[offset] == entry and page.remaining[offset] > 0
+                return (page, offset) if is_here and page.first_slot + offset not in self._real_entry else None
+        return None
+
+    def _between(self, first: int, last: int) -> Iterator[tuple[Page, int, int]]:
+        """(page, offset, entry) of everything in entries first .. last that has something remaining; displaced slots last."""
+        for at in range(max(bisect_left(self._first_entries, first) - 1, 0), len(self._pages)):
+            page = self._pages[at]
+            entries, remaining = page.entries, page.remaining
+            end = bisect_right(entries, last)
+            for offset in range(bisect_left(entries, first), end):
+                if remaining[offset] and page.first_slot + offset not in self._real_entry:
+                    yield page, offset, entries[offset]
+            if end < len(entries):
+                break
+        if self._displaced:
+            for entry in self._displaced_between(first, last):
+                yield *self._at(self._displaced[entry]), entry
+
+    def _displaced_between(self, first: int, last: int) -> list[int]:
+        if last - first < len(self._displaced):
+            return [entry for entry in range(first, last + 1) if entry in self._displaced]
+        return sorted(entry for entry in self._displaced if first <= entry <= last)

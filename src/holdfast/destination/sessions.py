@@ -1,0 +1,17 @@
+"""Sessions, as a message manager knows them: which receivers they have open here, and what goes when they go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from holdfast.destination.effect import BacklogKey
+
+
+@dataclass
+class Session:
+    """Introduced by its first receiver, non-durable subscription or producer; ended by `Detach` of the whole session."""
+
+    name: str
+    since: int  # the entry that introduced it
+    receivers: dict[int, BacklogKey] = field(default_factory=dict)
+    subscriptions: list[BacklogKey] = field(default_factory=list)  # non-durable ones

@@ -1,0 +1,199 @@
+"""The client manager: owns sessions. It checks who may do what, appends commands to the channel, and hands answers and deliveries back.
+
+    client ⇄ link ⇄ ClientLink (one a link) ─▶ ClientManager ─▶ channel      what must not be lost
+                                                     ⇅
+                                                    bus ⇄ message manager    deliveries, answers, credit
+
+It keeps no critical state: sessions and receivers are commands in the channel, unreceipted batches are in the client. What it holds can be
+lost with it, and the clients go on at another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from holdfast.bus.bus import Bus
+from holdfast.bus.message import Delivered, LinkDown, Question, ReceiverGone, Reply
+from holdfast.channel.channel import Channel, Pressure, Purpose, Receipt
+from holdfast.destination import command
+from holdfast.errors import HoldfastError
+from holdfast.event import identifier
+from holdfast.node.client_link import ClientLink
+from holdfast.node.clock import Clock
+from holdfast.node.identity import Identity
+from holdfast.node.message_manager import MessageManager, subject_of
+from holdfast.node.settings import NodeSettings
+from holdfast.session.session import Session
+from holdfast.wire.link import Link
+
+log = logging.getLogger("holdfast.client_manager")
+
+# How often sessions whose grace is over are looked for; a fifth of the grace, so that it is kept to within 20 %.
+_LOOKS_PER_GRACE = 5
+
+
+class Waiting(NamedTuple):
+    """Who waits for the answer to a command or question."""
+
+    answered: Callable[[Any], None]
+    failed: Callable[[HoldfastError], None]
+
+
+class ClientManager:
+    def __init__(
+        self, messages: MessageManager, channel: Channel, bus: Bus, identity: Identity, clock: Clock, settings: NodeSettings
+    ) -> None:
+        self.settings = settings
+        self.channel = channel
+        self.messages = messages
+        self.bus = bus
+        # The subject is new at every start, so that an answer meant for a former life reaches nobody.
+        self.subject = f"client_manager.{identifier.to_text(identity.take())}"
+        self.sessions: dict[str, Session] = {}
+        self.links: dict[str, ClientLink] = {}
+        # Destinations created on first use whose command is not applied yet.
+        self._created: dict[str, None] = {}
+        self._open: set[ClientLink] = set()
+        self._identity = identity
+        self.clock = clock
+        self._token = 0
+        self._waiting: dict[int, Waiting] = {}
+        self._stop_listening = bus.listen(self.subject, self._hear)
+        self._timer = clock.call_later(settings.session_grace_ms // _LOOKS_PER_GRACE, self._look_for_overdue)
+        channel.watch_pressure(self._tell_pressure)
+
+    # --- links and sessions ------------------------------------------------------------------------------------------
+
+    def accept(self, link: Link) -> None:
+        """A client has connected."""
+        self._open.add(ClientLink(link, self))
+
+    @property
+    def open_links(self) -> int:
+        return len(self._open)
+
+    def open_session(self, name: str, resume: str, link: ClientLink) -> tuple[Session, int, bool]:
+        """A new session, or the one to be resumed if it is still known: (session, first id for its events, is resumed)."""
+        known = self.sessions.get(resume) if resume else None
+        if known is None and resume and resume in self.messages.directory.sessions():
+            known = Session(resume, name, self.settings.window)  # from before a restart: the channel remembers it
+        first_id = self._identity.take_start()
+        session = known or Session(identifier.to_text(first_id), name, self.settings.window)
+        former = self.links.get(session.id)
+        if former is not None:
+            former.drop_session(session.id)
+        session.came_back()
+        self.sessions[session.id] = session
+        self.links[session.id] = link
+        return session, first_id, known is not None
+
+    def new_producer(self) -> str:
+        return identifier.to_text(self._identity.take())
+
+    def link_lost(self, link: ClientLink, sessions: list[Session]) -> None:
+        self._open.discard(link)
+        for session in sessions:
+            if self.links.get(session.id) is link:
+                del self.links[session.id]
+                session.went_away(self.clock.now_ms())
+                self.tell_messages(LinkDown(session.id))
+
+    def forget_session(self, session: Session) -> None:
+        self.sessions.pop(session.id, None)
+        link = self.links.pop(session.id, None)
+        if link is not None:
+            link.drop_session(session.id)
+
+    def _look_for_overdue(self) -> None:
+        """Give up on sessions that did not come back: what they hold goes to others (rule 4: detach is a command)."""
+        now = self.clock.now_ms()
+        for session in [each for each in self.sessions.values() if each.is_overdue(now, self.settings.session_grace_ms)]:
+            self.forget_session(session)
+            self.detach(session.id, now)
+        self._timer = self.clock.call_later(self.settings.session_grace_ms // _LOOKS_PER_GRACE, self._look_for_overdue)
+
+    def detach(self, session: str, now_ms: int) -> None:
+        self.append(command.Detach(session=session, at_ms=now_ms, epoch=self.messages.directory.epoch))
+
+    def detach_unclaimed(self) -> None:
+        """Sessions of a former life that did not resume are given up on."""
+        for session in list(self.messages.directory.sessions()):
+            if session not in self.sessions:
+                self.detach(session, self.clock.now_ms())
+
+    # --- destinations ------------------------------------------------------------------------------------------------
+
+    def is_created(self, destination: str) -> bool:
+        return destination in self._created
+
+    def create_on_first_use(self, destination: str, kind: str) -> None:
+        """Put "create it if it is not there" into the channel, ahead of what is about to be appended."""
+        self._created[destination] = None
+        self.next_token(lambda _: self._created.pop(destination, None), lambda _: self._created.pop(destination, None))
+        create = command.Create(destination, kind, is_implicit=True, origin=self.subject, token=self._token)  # type: ignore[arg-type]
+        self.submit(create, self._token)
+
+    # --- questions and answers ---------------------------------------------------------------------------------------
+
+    def next_token(self, answered: Callable[[Any], None], failed: Callable[[HoldfastError], None]) -> int:
+        """A token for a command or question whose answer will come over the bus."""
+        self._token += 1
+        self._waiting[self._token] = Waiting(answered, failed)
+        return self._token
+
+    def now_ms(self) -> int:
+        return self.clock.now_ms()
+
+    def tell_messages(self, message: object) -> None:
+        self.bus.publish(subject_of(self.messages.name), message)
+
+    def append(self, made: command.Command) -> asyncio.Future[Receipt]:
+        """Append a command nobody waits for; if it fails, what follows it fails too and says why."""
+        future = self.channel.append(command.encode(made), Purpose.UPKEEP)
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return future
+
+    def submit(self, made: command.Command, token: int) -> None:
+        """Append a command that is answered when it is applied; if it cannot be appended, it is answered now."""
+        future = self.channel.append(command.encode(made), Purpose.UPKEEP)
+        future.add_done_callback(lambda done: self._appended(token, None if done.cancelled() else done.exception()))
+
+    def _appended(self, token: int, problem: BaseException | None) -> None:
+        waiting = self._waiting.pop(token, None) if problem is not None else None
+        if waiting is not None and isinstance(problem, HoldfastError):
+            waiting.failed(problem)
+
+    def ask(self, action: str, arguments: dict[str, Any], token: int) -> None:
+        self.tell_messages(Question(self.subject, token, action, arguments))
+
+    def _hear(self, message: object) -> None:
+        if isinstance(message, Delivered):
+            link = self.links.get(message.session)
+            if link is not None:
+                link.deliver(message)
+        elif isinstance(message, Reply):
+            waiting = self._waiting.pop(message.token, None)
+            if waiting is None:
+                return
+            if message.error is not None:
+                waiting.failed(message.error)
+            else:
+                waiting.answered(message.value)
+        elif isinstance(message, ReceiverGone):
+            link = self.links.get(message.session)
+            if link is not None:
+                link.receiver_gone(message)
+
+    def _tell_pressure(self, pressure: Pressure) -> None:
+        for link in self._open:
+            link.tell_pressure(pressure)
+
+    async def stop(self) -> None:
+        """Say goodbye to every client; their sessions can be resumed."""
+        self._timer.cancel()
+        self._stop_listening()
+        for link in list(self._open):
+            link.end(None)

@@ -1,0 +1,244 @@
+"""The deliverer: the primary's shell around `delivery`. It fetches the bodies of what a delivery hands out and sends them off.
+
+    effects, credit ──▶ delivery (machine) ──handout──▶ fetch from the channel ──▶ bus ──▶ client manager
+
+One small task a backlog, alive only while there is something to hand out, so that a backlog that waits for the disk holds up no other.
+Memory: what one task has fetched and not yet published is bounded by FETCH_BYTES and one batch; what is published and not yet taken, by
+the credit of its receiver.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+
+from holdfast.bus.bus import Bus
+from holdfast.bus.message import Delivered, DeliveredSlice
+from holdfast.channel.channel import Channel, Purpose
+from holdfast.destination import command, effect
+from holdfast.destination.delivery import Delivery, Handout, HandoutSlice
+from holdfast.destination.directory import Directory
+from holdfast.errors import BatchDamaged, Blocked, Damaged
+from holdfast.event import position
+from holdfast.event.batch import Batch
+from holdfast.event.position import Ranges
+from holdfast.node.clock import Clock
+from holdfast.node.settings import NodeSettings
+
+log = logging.getLogger("holdfast.deliverer")
+
+Holder = tuple[str, int]
+BacklogKey = effect.BacklogKey
+
+# Bytes fetched for one publication: large enough to make a round trip worth it, small enough to be fair and to fit a frame.
+FETCH_BYTES = 512 << 10
+EVENTS_MAX = 1_000
+
+
+class Deliverer:
+    def __init__(self, directory: Directory, channel: Channel, bus: Bus, clock: Clock, settings: NodeSettings) -> None:
+        self.deliveries: dict[BacklogKey, Delivery] = {}
+        self.epoch = 0
+        self.events_delivered = 0
+        self._directory = directory
+        self._channel = channel
+        self._bus = bus
+        self._clock = clock
+        self._settings = settings
+        self._places: dict[Holder, BacklogKey] = {}
+        self._routes: dict[Holder, str] = {}
+        self._held: dict[Holder, Ranges] = {}
+        self._due: dict[BacklogKey, None] = {}
+        self._working: dict[BacklogKey, asyncio.Task[None]] = {}
+        self._awaited: dict[BacklogKey, set[Holder]] = {}
+        self._timers: dict[BacklogKey, tuple[int, asyncio.TimerHandle]] = {}
+
+    # --- becoming primary --------------------------------------------------------------------------------------------
+
+    def begin(self, epoch: int, early: Mapping[BacklogKey, Ranges]) -> None:
+        """Start delivering. Receivers that were attached before are waited for a little, so that what they hold is not sent twice (rule 15)."""
+        self.epoch = epoch
+        for key in self._directory.backlogs():
+            self._create(key)
+            if key in early:
+                self.deliveries[key].prefer(early[key])
+        for session in self._directory.sessions():
+            for receiver, key in self._directory.receivers_of(session).items():
+                self._awaited.setdefault(key, set()).add((session, receiver))
+        self._due = dict.fromkeys(self.deliveries)
+        self._clock.call_later(self._settings.start_grace_ms, self._stop_waiting)
+
+    def _stop_waiting(self) -> None:
+        self._awaited.clear()
+        self.wake()
+
+    def _create(self, key: BacklogKey) -> None:
+        limit = self._directory.redelivery_limit(key)
+        self.deliveries[key] = Delivery(self._directory.backlog(key), limit)
+
+    # --- what happens ------------------------------------------------------------------------------------------------
+
+    def act(self, each: effect.Effect) -> None:
+        """An effect of an applied command. Deliveries are started by `wake`, after all commands at hand were applied."""
+        if isinstance(each, effect.BacklogCreated):
+            self._create(each.backlog)
+            return
+        if isinstance(each, effect.Answer | effect.Claimed):
+            return
+        delivery = self.deliveries.get(each.backlog)
+        if delivery is None:
+            return
+        if isinstance(each, effect.Placed):
+            delivery.placed(each.first, each.events)
+        elif isinstance(each, effect.Finished):
+            delivery.finished(each.ranges)
+        elif isinstance(each, effect.Returned):
+            delivery.returned(each.ranges, each.not_before_ms)
+        elif isinstance(each, effect.Attached):
+            self._attach((each.session, each.receiver), each.backlog)
+        elif isinstance(each, effect.DetachedReceiver):
+            self._detach((each.session, each.receiver), each.backlog)
+        elif isinstance(each, effect.BacklogDeleted):
+            del self.deliveries[each.backlog]
+            return
+        self._due[each.backlog] = None
+
+    def expect(self, holder: Holder, client_manager: str, held: Ranges) -> None:
+        """A receiver is about to attach, holding these; it is reached through that client manager."""
+        self._routes[holder] = client_manager
+        self._held[holder] = held
+
+    def _attach(self, holder: Holder, key: BacklogKey) -> None:
+        self._places[holder] = key
+        self.deliveries[key].attach(holder, self._held.pop(holder, Ranges()))
+        awaited = self._awaited.get(key)
+        if awaited is not None:
+            awaited.discard(holder)
+
+    def _detach(self, holder: Holder, key: BacklogKey) -> None:
+        self._places.pop(holder, None)
+        self._routes.pop(holder, None)
+        self._held.pop(holder, None)
+        self.deliveries[key].detach(holder)
+        awaited = self._awaited.get(key)
+        if awaited is not None:
+            awaited.discard(holder)
+
+    def route(self, holder: Holder) -> str:
+        return self._routes.get(holder, "")
+
+    def grant(self, holder: Holder, events: int, bytes: int) -> None:
+        key = self._places.get(holder)
+        if key is not None and key in self.deliveries:
+            self.deliveries[key].grant(holder, events, bytes)
+            self._due[key] = None
+            self.wake()
+
+    def pause(self, session: str) -> None:
+        """Its link is lost: what it was granted is void. What it holds stays its own until it is detached."""
+        for holder, key in self._places.items():
+            if holder[0] == session and key in self.deliveries:
+                self.deliveries[key].revoke(holder)
+
+    # --- handing out -------------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Start a task for every backlog that may have something to hand out and is not at it already."""
+        for key in [key for key in self._due if key not in self._working and not self._awaited.get(key)]:
+            del self._due[key]
+            if key in self.deliveries and self.deliveries[key].is_ready(self._clock.now_ms()):
+                task = asyncio.create_task(self._work(key))
+                self._working[key] = task
+                task.add_done_callback(lambda _, key=key: self._worked(key))  # type: ignore[misc]
+            else:
+                self._set_timer(key)
+
+    def _worked(self, key: BacklogKey) -> None:
+        del self._working[key]
+        self._set_timer(key)
+        if key in self._due:
+            self.wake()
+
+    async def _work(self, key: BacklogKey) -> None:
+        delivery = self.deliveries[key]
+        try:
+            while self.deliveries.get(key) is delivery:
+                handout = delivery.next(self._clock.now_ms(), EVENTS_MAX)
+                if handout is None:
+                    break
+                await self._hand_over(key, delivery, handout)
+                await asyncio.sleep(0)  # a turn for everyone else
+            await self._bury(key, delivery.take_exhausted(), "redelivered too often")
+        except Damaged as problem:
+            log.critical("nothing more is delivered from %s: %s", key, problem)
+
+    async def _hand_over(self, key: BacklogKey, delivery: Delivery, handout: Handout) -> None:
+        """Fetch and publish a handout in pieces of FETCH_BYTES; what the receiver's credit in bytes no longer covers is given back."""
+        slices = handout.slices
+        begin = 0
+        while begin < len(slices):
+            if begin and not delivery.has_credit(handout.holder):
+                delivery.give_back(handout.holder, slices[begin:])
+                return
+            end, ready = await self._fetch(key, slices, begin)
+            begin = end
+            if not ready:
+                continue
+            session, receiver = handout.holder
+            self._bus.publish(self.route(handout.holder), Delivered(session, receiver, ready))
+            self.events_delivered += sum(each.events for each in ready)
+            delivery.charge(handout.holder, sum(len(each.batch) for each in ready))
+
+    async def _fetch(self, key: BacklogKey, slices: Sequence[HandoutSlice], begin: int) -> tuple[int, list[DeliveredSlice]]:
+        """Slices from `begin` on with their bytes, until FETCH_BYTES are reached; and where it stopped."""
+        ready: list[DeliveredSlice] = []
+        total = 0
+        for end in range(begin, len(slices)):
+            each = slices[end]
+            entry = position.entry_of(each.first)
+            (found,) = await self._channel.fetch([self._directory.locate(entry)])
+            try:
+                batch = Batch(self._directory.batch_in(found, entry))
+                data = batch.slice(position.index_of(each.first), each.events)
+            except (BatchDamaged, IndexError) as problem:
+                await self._bury(key, Ranges.of((each.first, each.first + each.events - 1)), f"the batch cannot be read: {problem}")
+                continue
+            ready.append(DeliveredSlice(each.first, each.events, each.deliveries, each.is_adjoining, data))
+            total += len(data)
+            if total >= FETCH_BYTES:
+                return end + 1, ready
+        return len(slices), ready
+
+    async def _bury(self, key: BacklogKey, ranges: Ranges, reason: str) -> None:
+        if not ranges:
+            return
+        dead = command.Dead(self.epoch, key[0], key[1], ranges.to_bytes(), reason)
+        try:
+            await self._channel.append(command.encode(dead), Purpose.UPKEEP)
+        except Blocked as problem:
+            log.error("%s: %s", key, problem)
+
+    def _set_timer(self, key: BacklogKey) -> None:
+        """Come back when the earliest delayed event of a backlog is due."""
+        delivery = self.deliveries.get(key)
+        at = delivery.wake_at_ms if delivery is not None else None
+        known = self._timers.get(key)
+        if at is None or (known is not None and known[0] == at):
+            return
+        if known is not None:
+            known[1].cancel()
+        self._timers[key] = at, self._clock.call_later(at - self._clock.now_ms(), lambda: self._ring(key))
+
+    def _ring(self, key: BacklogKey) -> None:
+        self._timers.pop(key, None)
+        self._due[key] = None
+        self.wake()
+
+    async def stop(self) -> None:
+        for _, timer in self._timers.values():
+            timer.cancel()
+        tasks = list(self._working.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

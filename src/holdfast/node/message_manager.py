@@ -1,0 +1,200 @@
+"""The message manager: owns destinations. It follows its channel, applies every command, and, as primary, acts on the effects.
+
+    channel ──read──▶ apply (directory) ──effects──▶ deliverer ──▶ bus ──▶ client managers
+                          │
+                          └── upkeep: snapshots, releasing what is finished, carrying stragglers
+
+The rhythm is always: read, apply, then speak; nothing is said that is not durable, because nothing that is not durable is read.
+
+Starting (rule 16): restore the newest snapshot, replay what comes after it, then claim the next epoch in the channel. From its own
+claim on it is primary. Events are accepted meanwhile; those of producers that appeared during the start are delivered first,
+then what was unfinished before (A7), then what is new.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from holdfast.bus.bus import Bus
+from holdfast.bus.message import CreditGranted, Holding, LinkDown, Question, ReceiverGone, Reply
+from holdfast.channel.channel import Channel, Entry, Purpose
+from holdfast.destination import command, effect
+from holdfast.destination.directory import Directory
+from holdfast.errors import HoldfastError, Refused
+from holdfast.node import administration
+from holdfast.node.clock import Clock
+from holdfast.node.deliverer import Deliverer
+from holdfast.node.settings import NodeSettings
+from holdfast.node.start_order import StartOrder
+from holdfast.node.upkeep import Upkeep
+
+log = logging.getLogger("holdfast.message_manager")
+
+
+def subject_of(name: str) -> str:
+    return f"message_manager.{name}"
+
+
+class MessageManager:
+    def __init__(self, name: str, channel: Channel, bus: Bus, clock: Clock, settings: NodeSettings) -> None:
+        self.name = name
+        self.channel = channel
+        self.directory = Directory()
+        self.applied = 0
+        self.is_primary = False
+        self.failure: HoldfastError | None = None
+        self._bus = bus
+        self._clock = clock
+        self._settings = settings
+        self._deliverer: Deliverer | None = None
+        self._upkeep: Upkeep | None = None
+        self._tail = 0
+        self._start_order = StartOrder()
+        self._claimed = asyncio.Event()
+        self._questions: list[Question] = []
+        self._following: asyncio.Task[None] | None = None
+        self._stop_listening: Callable[[], None] = lambda: None
+
+    # --- starting and stopping ---------------------------------------------------------------------------------------
+
+    async def start(self, before_claim: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Begin to follow the channel. `before_claim` may still append what was recorded before this node existed (A7)."""
+        snapshot = await self.channel.load_snapshot()
+        if snapshot is not None:
+            self.directory = Directory.restore(snapshot.chunks)
+            self.applied = snapshot.at
+        elif self.channel.first > 1:
+            raise Refused(f"the channel begins at entry {self.channel.first} and has no snapshot of what came before; restore a backup")
+        self._tail = self.channel.durable
+        if self.applied >= self._tail:
+            self._start_order.reached_tail(self.directory)
+        self._deliverer = Deliverer(self.directory, self.channel, self._bus, self._clock, self._settings)
+        self._upkeep = Upkeep(self.directory, self.channel, self._settings)
+        self._stop_listening = self._bus.listen(subject_of(self.name), self._hear)
+        self._following = asyncio.create_task(self._follow(before_claim), name=f"{self.name} follows its channel")
+
+    async def wait_until_primary(self) -> None:
+        """Return once the channel is replayed and this node's claim is applied; raise what kept it from that."""
+        assert self._following is not None
+        claimed = asyncio.create_task(self._claimed.wait())
+        await asyncio.wait({claimed, self._following}, return_when=asyncio.FIRST_COMPLETED)
+        claimed.cancel()
+        if self.failure is not None:
+            raise self.failure
+
+    async def failed(self) -> None:
+        """Return only when it cannot go on; `failure` says why."""
+        assert self._following is not None
+        await asyncio.wait({self._following})
+
+    async def stop(self) -> None:
+        self._stop_listening()
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
+        if self._deliverer is not None:
+            await self._deliverer.stop()
+        if self._upkeep is not None:
+            await self._upkeep.stop(self.applied if self.is_primary and self.failure is None else None)
+        self.is_primary = False
+
+    # --- following ---------------------------------------------------------------------------------------------------
+
+    async def _follow(self, before_claim: Callable[[], Awaitable[None]] | None) -> None:
+        claiming = asyncio.create_task(self._claim_when_replayed(before_claim))
+        try:
+            async for entries in self.channel.read(self.applied + 1):
+                for entry in entries:
+                    self._apply(entry)
+                if self.is_primary:
+                    self._wake()
+                await asyncio.sleep(0)  # a long replay or a flood leaves every other task its turn
+        except HoldfastError as problem:
+            self.failure = problem
+            log.critical("message manager %s stops: %s", self.name, problem)
+        finally:
+            claiming.cancel()
+            await asyncio.gather(claiming, return_exceptions=True)
+
+    async def _claim_when_replayed(self, before_claim: Callable[[], Awaitable[None]] | None) -> None:
+        if before_claim is not None:
+            await before_claim()
+        while self.applied < self._tail:
+            await asyncio.sleep(0.002)
+        claim = command.Claim(epoch=self.directory.epoch + 1, node=self.name)
+        await self.channel.append(command.encode(claim), Purpose.UPKEEP)
+
+    def _apply(self, entry: Entry) -> None:
+        effects = self.directory.apply(entry.number, entry.command)
+        self.applied = entry.number
+        if not self.is_primary and entry.number > self._tail:
+            self._start_order.note(entry, effects)
+        elif entry.number == self._tail:
+            self._start_order.reached_tail(self.directory)
+        for each in effects:
+            self._act(each)
+
+    def _act(self, each: effect.Effect) -> None:
+        if isinstance(each, effect.Answer):
+            if each.origin:
+                self._bus.publish(each.origin, Reply(each.token, each.value, each.error))
+        elif isinstance(each, effect.Claimed):
+            self._become_primary(each)
+        elif self.is_primary:
+            assert self._deliverer is not None
+            if isinstance(each, effect.DetachedReceiver) and each.reason:
+                self._tell_detached(each)
+            self._deliverer.act(each)
+
+    def _tell_detached(self, gone: effect.DetachedReceiver) -> None:
+        assert self._deliverer is not None
+        route = self._deliverer.route((gone.session, gone.receiver))
+        if route:
+            self._bus.publish(route, ReceiverGone(gone.session, gone.receiver, "detached", gone.reason))
+
+    def _become_primary(self, claimed: effect.Claimed) -> None:
+        assert self._deliverer is not None and self._upkeep is not None
+        if claimed.node != self.name or self.applied <= self._tail:
+            return  # an earlier life's claim, or another's
+        self.is_primary = True
+        self._deliverer.begin(claimed.epoch, self._start_order.ranges)
+        self._upkeep.begin(claimed.epoch)
+        self._claimed.set()
+        for question in self._questions:
+            self._answer(question)
+        self._questions.clear()
+
+    def _wake(self) -> None:
+        assert self._deliverer is not None and self._upkeep is not None
+        self._deliverer.wake()
+        self._upkeep.look(self.applied)
+
+    # --- what client managers say ------------------------------------------------------------------------------------
+
+    def _hear(self, message: object) -> None:
+        assert self._deliverer is not None
+        if isinstance(message, CreditGranted):
+            self._deliverer.grant((message.session, message.receiver), message.events, message.bytes)
+        elif isinstance(message, Holding):
+            self._deliverer.expect((message.session, message.receiver), message.client_manager, message.held)
+        elif isinstance(message, LinkDown):
+            self._deliverer.pause(message.session)
+        elif isinstance(message, Question):
+            if self.is_primary:
+                self._answer(message)
+            else:
+                self._questions.append(message)
+
+    def _answer(self, question: Question) -> None:
+        try:
+            value = administration.answer(self, question.action, question.arguments)
+            self._bus.publish(question.client_manager, Reply(question.token, value, None))
+        except HoldfastError as problem:
+            self._bus.publish(question.client_manager, Reply(question.token, None, problem))
+
+    @property
+    def deliverer(self) -> Deliverer:
+        assert self._deliverer is not None
+        return self._deliverer

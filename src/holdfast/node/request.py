@@ -1,0 +1,199 @@
+"""What a client asks for with a token, and the command or question each request becomes.
+
+    OpenProducer, ForgetProducer, Attach, Settle, DetachReceiver, CloseSession, Manage
+
+Each is answered exactly once: when the command it became is applied, or at once with the refusal. Nothing here changes state; commands do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from holdfast.bus.message import Holding
+from holdfast.channel.channel import Receipt
+from holdfast.destination import command, name
+from holdfast.errors import BadSetting, HoldfastError, NoSuchDestination, ProtocolError, WrongKind
+from holdfast.event.position import Ranges
+from holdfast.session.session import ReceiverPlace, Session
+from holdfast.wire import frame
+
+if TYPE_CHECKING:
+    from holdfast.node.client_manager import ClientManager
+
+QUESTIONS = ("describe", "list", "status", "subscriptions")
+Maker = Callable[[str, int], command.Command]
+
+
+class Request:
+    """One request under way: who asked, and how to tell them."""
+
+    def __init__(
+        self, manager: ClientManager, session: Session, answered: Callable[[Any], None], failed: Callable[[HoldfastError], None]
+    ) -> None:
+        self._manager = manager
+        self._session = session
+        self._answered = answered
+        self._failed = failed
+
+    def begin(self, message: frame.Message) -> None:
+        answer = _ANSWERS.get(type(message))
+        if answer is None:
+            raise ProtocolError(f"a client does not send {type(message).__name__} frames")
+        try:
+            answer(self, message)
+        except ProtocolError:
+            raise
+        except HoldfastError as problem:
+            self._failed(problem)
+
+    def _submit(self, make: Maker, answered: Callable[[Any], None] | None = None) -> None:
+        token = self._manager.next_token(answered or self._answered, self._failed)
+        self._manager.submit(make(self._manager.subject, token), token)
+
+    def _open_producer(self, message: frame.OpenProducer) -> None:
+        session = self._session
+        producer = message.producer or self._manager.new_producer()
+        session.producers[producer] = message.is_durable
+        if message.producer:
+            self._submit(lambda origin, token: command.OpenProducer(producer, session.id, message.is_durable, origin, token))
+            return
+        # A new producer has no past: it may send as soon as its opening is durable, even while the channel is being replayed (A6).
+        opening = self._manager.append(command.OpenProducer(producer, session.id, message.is_durable))
+        opening.add_done_callback(lambda done: self._producer_opened(producer, done))
+
+    def _producer_opened(self, producer: str, done: asyncio.Future[Receipt]) -> None:
+        problem = done.exception() if not done.cancelled() else None
+        if isinstance(problem, HoldfastError):
+            self._failed(problem)
+        elif not done.cancelled():
+            self._answered({"producer": producer, "last_sequence": 0, "receipts": []})
+
+    def _forget_producer(self, message: frame.ForgetProducer) -> None:
+        self._session.check_producer(message.producer)
+        self._session.producers.pop(message.producer)
+        self._submit(lambda origin, token: command.ForgetProducer(message.producer, origin, token))
+
+    def _attach(self, message: frame.Attach) -> None:
+        session, receiver = self._session, message.receiver
+        held = read_ranges(message.held)
+        subscription = message.subscription
+        if message.kind == "queue" and subscription:
+            raise WrongKind(f"a queue has no subscriptions; receive from {message.destination!r} without a name", destination=message.destination)
+        if message.destination != name.DEAD:
+            check_destination(self._manager, message.destination, message.kind)
+        if message.kind == "topic":
+            is_durable = bool(subscription)
+            # A "~" cannot stand in a name that a client gives: a durable subscription is never mistaken for this.
+            subscription = subscription or f"~{session.id}-{receiver}"
+            if is_durable:
+                name.check(subscription)
+            self._manager.append(command.Subscribe(message.destination, subscription, is_durable, "" if is_durable else session.id))
+        session.open_receiver(receiver, ReceiverPlace(message.destination, subscription))
+        self._manager.tell_messages(Holding(self._manager.subject, session.id, receiver, held))
+        self._submit(
+            lambda origin, token: command.Attach(session.id, receiver, message.destination, subscription, origin, token),
+            lambda _: self._answered({"subscription": subscription}),
+        )
+
+    def _settle(self, message: frame.Settle) -> None:
+        place = self._session.receiver(message.receiver)
+        where = (place.destination, place.subscription, self._session.id, read_ranges(message.ranges).to_bytes())
+
+        def make(origin: str, token: int) -> command.Command:
+            if message.verdict == "confirm":
+                return command.Confirm(*where, message.delivered_up_to, origin, token)
+            if message.verdict == "release":
+                not_before = self._manager.now_ms() + message.delay_ms if message.delay_ms > 0 else 0
+                return command.Release(*where, not_before, message.is_counted, origin, token)
+            return command.Reject(*where, message.reason, origin, token)
+
+        self._submit(make)
+
+    def _detach_receiver(self, message: frame.DetachReceiver) -> None:
+        session, receiver = self._session, message.receiver
+        session.receiver(receiver)
+        now = self._manager.now_ms()
+        session.receivers.pop(receiver)
+        self._submit(lambda origin, token: command.Detach(session.id, receiver, now, 0, origin, token))
+
+    def _close_session(self, message: frame.CloseSession) -> None:
+        session, now = self._session, self._manager.now_ms()
+
+        def gone(value: Any) -> None:
+            self._answered(value)
+            self._manager.forget_session(session)
+
+        self._submit(lambda origin, token: command.Detach(session.id, 0, now, 0, origin, token), gone)
+
+    def _manage(self, message: frame.Manage) -> None:
+        if message.action in QUESTIONS:
+            self._manager.ask(message.action, message.arguments, self._manager.next_token(self._answered, self._failed))
+            return
+        make = _COMMANDS.get(message.action)
+        if make is None:
+            known = ", ".join(sorted({*QUESTIONS, *_COMMANDS}))
+            raise BadSetting(f"there is no action {message.action!r}; there are: {known}", action=message.action)
+        try:
+            self._submit(make(message.arguments))
+        except (KeyError, TypeError, ValueError) as problem:
+            raise BadSetting(f"{message.action}: argument {problem} is missing or of the wrong type", action=message.action) from problem
+
+
+def check_destination(manager: ClientManager, destination: str, kind: str) -> None:
+    """Refuse what cannot be used, before anything is accepted; create what does not exist, if that is allowed.
+
+    While the channel is still being replayed, what exists is not known yet: then "create it if it is not there" goes ahead of the batch.
+    """
+    found = manager.messages.directory.kind_of(destination)
+    if found == kind and destination != name.DEAD:
+        return
+    name.check(destination)
+    if found is not None:
+        raise WrongKind(f"{destination!r} is a {found}, not a {kind}; use client.{found}({destination!r})", destination=destination)
+    if manager.is_created(destination):
+        return
+    if not manager.settings.is_create_on_first_use:
+        raise NoSuchDestination(
+            f"there is no {kind} {destination!r}, and none is created on first use here; create it first", destination=destination
+        )
+    manager.create_on_first_use(destination, kind)
+
+
+def read_ranges(data: bytes) -> Ranges:
+    try:
+        return Ranges.from_bytes(data)
+    except ValueError as problem:
+        raise ProtocolError(f"ranges that cannot be read: {problem}") from problem
+
+
+def _create(given: dict[str, Any]) -> Maker:
+    kind = given["kind"]
+    if kind not in ("queue", "topic"):
+        raise BadSetting(f"a destination is a queue or a topic, not {kind!r}", kind=str(kind))
+    limit = given.get("redelivery_limit", 0)
+    if not isinstance(limit, int) or limit < 0:
+        raise BadSetting(f"redelivery_limit is a number of deliveries, 0 for no limit, not {limit!r}", setting="redelivery_limit")
+    settings = command.Settings(redelivery_limit=limit)
+    return lambda origin, token: command.Create(name.check(given["name"]), kind, settings, False, origin, token)
+
+
+_COMMANDS: dict[str, Callable[[dict[str, Any]], Maker]] = {
+    "create": _create,
+    "delete": lambda given: lambda origin, token: command.Delete(name.check(given["name"]), origin, token),
+    "subscribe": lambda given: (
+        lambda origin, token: command.Subscribe(given["topic"], name.check(given["name"]), True, "", origin, token)
+    ),
+    "unsubscribe": lambda given: lambda origin, token: command.Unsubscribe(given["topic"], given["name"], origin, token),
+}
+
+_ANSWERS: dict[type[frame.Message], Any] = {
+    frame.OpenProducer: Request._open_producer,
+    frame.ForgetProducer: Request._forget_producer,
+    frame.Attach: Request._attach,
+    frame.Settle: Request._settle,
+    frame.DetachReceiver: Request._detach_receiver,
+    frame.CloseSession: Request._close_session,
+    frame.Manage: Request._manage,
+}

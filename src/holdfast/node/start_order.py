@@ -1,0 +1,37 @@
+"""Who comes first after a start (A7): what was recorded while the system was starting, then what was unfinished before, then what is new.
+
+Between the tail that was found and the claim of the new primary lie the batches that arrived during the start, a boot Recorder's
+among them. They are preferred by delivery, with one exception (rule 14): a producer's own sequence is never broken, so the
+batches of a producer that may have something unfinished from before keep their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.channel.channel import Entry
+from holdfast.destination import command, effect
+from holdfast.destination.directory import Directory
+from holdfast.event.position import Ranges
+
+
+class StartOrder:
+    def __init__(self) -> None:
+        self.ranges: dict[effect.BacklogKey, Ranges] = {}
+        self._unfinished: frozenset[str] = frozenset()
+
+    def reached_tail(self, directory: Directory) -> None:
+        """Everything from before the start is applied: remember whose events are unfinished."""
+        self._unfinished = frozenset(directory.producers_with_unfinished())
+
+    def note(self, entry: Entry, effects: Sequence[effect.Effect]) -> None:
+        """An entry that arrived during the start was applied."""
+        if command.kind_of(entry.command) != command.BatchCommand.KIND:
+            return
+        batch, _ = command.decode(entry.command)
+        assert isinstance(batch, command.BatchCommand)
+        if batch.producer in self._unfinished:
+            return
+        for each in effects:
+            if isinstance(each, effect.Placed):
+                self.ranges.setdefault(each.backlog, Ranges()).add_last(each.first, each.first + each.events - 1)

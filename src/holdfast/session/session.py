@@ -1,0 +1,86 @@
+"""A session as its client manager sees it: a client's conversation, which outlives the links it runs over.
+
+    present ── link lost ──▶ away ── resumed in time ──▶ present
+                              └──── grace over ────────▶ gone (detach becomes a command)
+
+It knows its receivers and producers, refuses what does not belong to it, and bounds what a client can have outstanding. It holds no event: what
+is in flight is known to `delivery`, what is unreceipted to the client. Pure: the caller brings the time.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from holdfast.errors import ProtocolError
+
+# Questions one session may have unanswered. A client sends its settled ranges together, so that a few are usual.
+QUESTIONS_MAX = 4_096
+RECEIVERS_MAX = 10_000
+
+
+class ReceiverPlace(NamedTuple):
+    """Where a receiver takes its events from; the subscription is "" for a queue."""
+
+    destination: str
+    subscription: str
+
+
+class Session:
+    def __init__(self, id: str, name: str, window: int) -> None:
+        self.id = id
+        self.name = name
+        self.receivers: dict[int, ReceiverPlace] = {}
+        self.producers: dict[str, bool] = {}
+        self.away_since_ms: int | None = None
+        self._window = window
+        self._unreceipted = 0
+        self._unanswered = 0
+
+    def open_receiver(self, number: int, place: ReceiverPlace) -> None:
+        known = self.receivers.get(number)
+        if known is not None and known != place:
+            raise ProtocolError(
+                f"receiver {number} of session {self.id} is open on {known.destination!r}; close it or use another number", receiver=number
+            )
+        if number < 1 or len(self.receivers) >= RECEIVERS_MAX:
+            raise ProtocolError(f"receivers are numbered from 1, at most {RECEIVERS_MAX} in a session", receiver=number)
+        self.receivers[number] = place
+
+    def receiver(self, number: int) -> ReceiverPlace:
+        place = self.receivers.get(number)
+        if place is None:
+            raise ProtocolError(f"session {self.id} has no receiver {number}; attach it first", receiver=number)
+        return place
+
+    def check_producer(self, producer: str) -> None:
+        if producer not in self.producers:
+            raise ProtocolError(f"producer {producer!r} was not opened in session {self.id}; open it first", producer=producer)
+
+    def sent(self) -> None:
+        """A batch came in; at most the window may be unreceipted."""
+        if self._unreceipted >= self._window:
+            raise ProtocolError(f"session {self.id} has {self._window} batches unreceipted and sends another; wait for receipts")
+        self._unreceipted += 1
+
+    def receipted(self) -> None:
+        self._unreceipted -= 1
+
+    def asked(self) -> None:
+        if self._unanswered >= QUESTIONS_MAX:
+            raise ProtocolError(f"session {self.id} has {QUESTIONS_MAX} questions unanswered and asks another; wait for answers")
+        self._unanswered += 1
+
+    def answered(self) -> None:
+        self._unanswered -= 1
+
+    def went_away(self, now_ms: int) -> None:
+        """Its link is lost. What is on its way is answered to nobody."""
+        self.away_since_ms = now_ms
+        self._unreceipted = 0
+        self._unanswered = 0
+
+    def came_back(self) -> None:
+        self.away_since_ms = None
+
+    def is_overdue(self, now_ms: int, grace_ms: int) -> bool:
+        return self.away_since_ms is not None and now_ms - self.away_since_ms >= grace_ms

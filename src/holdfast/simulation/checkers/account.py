@@ -1,0 +1,91 @@
+"""The account of a run: what was accepted, delivered and settled, and which promises that breaks.
+
+    nothing lost         every accepted event was delivered to everyone it was meant for
+    settled stays so     an event whose confirm was settled is not delivered again
+    order kept           each recipient sees each producer's events, first deliveries, in the order they were sent
+    nothing invented     nothing is delivered that was never sent
+
+Used by the simulation, by the faults tests and by the demo alike. Recipients that compete for one queue share an audience: an event is meant
+for each audience once. Duplicates before settling are allowed (a crash may cost a confirm), and are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+Audience = str
+Name = tuple[Hashable, int]  # producer, number of the event in its order of sending
+
+
+@dataclass
+class Verdict:
+    accepted: int = 0
+    delivered: int = 0
+    duplicates: int = 0
+    lost: list[tuple[Audience, Name]] = field(default_factory=list)
+    delivered_after_settled: list[tuple[Audience, Name]] = field(default_factory=list)
+    out_of_order: list[tuple[Audience, Name, int]] = field(default_factory=list)
+    invented: list[tuple[Audience, Name]] = field(default_factory=list)
+
+    @property
+    def is_kept(self) -> bool:
+        return not (self.lost or self.delivered_after_settled or self.out_of_order or self.invented)
+
+    def __str__(self) -> str:
+        broken = {
+            "lost": self.lost, "delivered after settled": self.delivered_after_settled,
+            "out of order": self.out_of_order, "invented": self.invented,
+        }  # fmt: skip
+        facts = f"{self.accepted} accepted, {self.delivered} delivered, {self.duplicates} duplicates"
+        return facts + "".join(f"; {len(found)} {what}, such as {found[:3]}" for what, found in broken.items() if found)
+
+
+class Account:
+    def __init__(self, *audiences: Audience) -> None:
+        self._audiences = audiences
+        self._sent: set[Name] = set()
+        self._accepted: dict[Name, tuple[Audience, ...]] = {}
+        self._seen: dict[Audience, set[Name]] = {audience: set() for audience in audiences}
+        self._settled: dict[Audience, set[Name]] = {audience: set() for audience in audiences}
+        self._newest: dict[tuple[Audience, Hashable, Hashable], int] = {}
+        self._verdict = Verdict()
+
+    def sent(self, producer: Hashable, number: int) -> None:
+        """About to be sent; it may or may not become accepted."""
+        self._sent.add((producer, number))
+
+    def accepted(self, producer: Hashable, number: int, *audiences: Audience) -> None:
+        """A receipt came. Without audiences it is meant for all there are."""
+        self._accepted[producer, number] = audiences or self._audiences
+
+    def delivered(self, audience: Audience, recipient: Hashable, producer: Hashable, number: int) -> None:
+        name = (producer, number)
+        self._verdict.delivered += 1
+        if name not in self._sent:
+            self._verdict.invented.append((audience, name))
+        if name in self._settled[audience]:
+            self._verdict.delivered_after_settled.append((audience, name))
+        if name in self._seen[audience]:
+            self._verdict.duplicates += 1
+            return
+        self._seen[audience].add(name)
+        newest = self._newest.get((audience, recipient, producer), 0)
+        if number < newest:
+            self._verdict.out_of_order.append((audience, name, newest))
+        self._newest[audience, recipient, producer] = max(newest, number)
+
+    def settled(self, audience: Audience, producer: Hashable, number: int) -> None:
+        self._settled[audience].add((producer, number))
+
+    def missing(self) -> int:
+        """How many accepted events somebody still has not seen."""
+        return len(self._unseen())
+
+    def _unseen(self) -> list[tuple[Audience, Name]]:
+        return [(audience, name) for name, meant in self._accepted.items() for audience in meant if name not in self._seen[audience]]
+
+    def verdict(self) -> Verdict:
+        self._verdict.accepted = len(self._accepted)
+        self._verdict.lost = self._unseen()
+        return self._verdict

@@ -1,0 +1,81 @@
+"""Measure g: opening a journal that holds a million unconfirmed events, after a kill, until the first of them is delivered.
+
+Beside it: reading its files from end to end, which is the least that anything without an index would have to do.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+from tests.bench.peers.holdfast import QUEUE, HoldfastClient, Server
+from tests.bench.results import Target, in_turns, ratios
+from tests.bench.single_sender import SingleSender
+from tests.bench.workshop import EVENT_BYTES, Workshop, seconds
+
+SECONDS_MAX = 2.0
+READ_BYTES = 1 << 20
+OPEN = "open, first event delivered"
+READ = "read the files"
+
+
+def measure(workshop: Workshop) -> None:
+    for how in ("in batches", "one by one"):
+        killed = _killed_journal(workshop, how)
+        copies = workshop.folder("opening")
+
+        def open_copy(killed: Path = killed, copies: Path = copies) -> float:
+            """A copy each time: opening it repairs, and closing it would leave a mark that makes the next opening easier."""
+            shutil.rmtree(copies)
+            shutil.copytree(killed, copies)
+            return _seconds_to_first_event(copies)
+
+        workshop.tell(f"opening a journal with {workshop.scale.unconfirmed_events:,} events sent {how}")
+        actions = {OPEN: open_copy, READ: lambda killed=killed: seconds(lambda: _read_all(killed))}  # type: ignore[misc]
+        samples = in_turns(workshop.scale.repetitions, actions)
+        what = f"{workshop.scale.unconfirmed_events:,} unconfirmed events sent {how}"
+        workshop.results.note("g", what, "s", samples)
+        workshop.results.find("g", f"open {what}", samples[OPEN], Target(at_most=SECONDS_MAX), "s")
+        workshop.results.find("g", f"open {what} / read the files", ratios(samples[OPEN], samples[READ]))
+
+
+def _killed_journal(workshop: Workshop, how: str) -> Path:
+    """The data folder of a server that took these events and was killed."""
+    count, folder, server = workshop.scale.unconfirmed_events, workshop.folder("unconfirmed"), Server()
+    workshop.tell(f"filling a journal with {count:,} events {how}")
+    try:
+        server.start(folder)
+        client = server.connect()
+        if how == "in batches":
+            client.send_pipelined(bytes(EVENT_BYTES), count)
+        else:
+            sender = client.loop.run(SingleSender.open(server.port, QUEUE, bytes(EVENT_BYTES)))
+            client.loop.run(sender.send(count))
+        server.kill()
+        client.close()
+    finally:
+        server.stop()
+    return server.data
+
+
+def _seconds_to_first_event(data: Path) -> float:
+    begun = time.perf_counter()
+    client = HoldfastClient(f"file:{data}")
+    delivered = client.loop.run(_first_event_at(client))
+    client.close()
+    return delivered - begun
+
+
+async def _first_event_at(client: HoldfastClient) -> float:
+    async with client.client.queue(QUEUE).receive(credit=1) as incoming:
+        await incoming.next(timeout=60)
+        return time.perf_counter()
+
+
+def _read_all(data: Path) -> None:
+    for path in sorted(data.rglob("*")):
+        if path.is_file():
+            with path.open("rb", buffering=0) as file:
+                while file.read(READ_BYTES):
+                    pass

@@ -1,0 +1,45 @@
+"""How much is measured: all of it, or just enough to see that the bench itself works."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Scale:
+    repetitions: int
+    share: float  # of each peer's own count of events for one repetition
+    latency_seconds: float
+    journal_appends: int
+    backlog_events: int  # waiting in one queue
+    probe_events: int  # sent and received to see the rate beside that backlog
+    unconfirmed_events: int  # in a journal that is opened
+    destinations: int
+    connections: int
+
+    def count(self, of: int) -> int:
+        return max(50, round(of * self.share))
+
+
+FULL = Scale(
+    repetitions=5,
+    share=1.0,
+    latency_seconds=5.0,
+    journal_appends=2_000,
+    backlog_events=10_000_000,
+    probe_events=200_000,
+    unconfirmed_events=1_000_000,
+    destinations=1_000,
+    connections=1_000,
+)
+QUICK = Scale(
+    repetitions=2,
+    share=0.1,
+    latency_seconds=0.5,
+    journal_appends=100,
+    backlog_events=50_000,
+    probe_events=10_000,
+    unconfirmed_events=20_000,
+    destinations=100,
+    connections=50,
+)

@@ -1,0 +1,104 @@
+"""Measures a, b and c: how many 256-byte events a second, sent pipelined, sent one by one, received and confirmed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from itertools import repeat
+
+from tests.bench.peers.bare_disk import BareDisk
+from tests.bench.results import Target, best, in_turns, ratios
+from tests.bench.workshop import EVENT_BYTES, Workshop, seconds
+
+ONE_BY_ONE = "send one by one"
+PIPELINED = "send pipelined"
+RECEIVE = "receive + confirm"
+OURS = "Holdfast"
+EMBEDDED = "Holdfast embedded"
+SQLITE = "SQLite WAL"
+BARE_WRITES = 1_000
+BARE_BYTES = 4_096
+
+
+def measure(workshop: Workshop, wanted: Collection[str]) -> None:
+    if "b" in wanted:
+        _measure_one_by_one(workshop)
+        _find_one_by_one(workshop)
+    if {"a", "c"} & set(wanted):
+        _measure_in_bulk(workshop)
+        if "a" in wanted:
+            _find_pipelined(workshop)
+        if "c" in wanted:
+            _find_receiving(workshop)
+
+
+def _measure_one_by_one(workshop: Workshop) -> None:
+    body = os.urandom(EVENT_BYTES)
+    bare = BareDisk(workshop.folder("bare"))
+
+    def rate(who: str) -> float:
+        workshop.tell(f"{who}: {ONE_BY_ONE}")
+        count = workshop.scale.count(workshop.peers[who].one_by_one_count)
+        taken = seconds(lambda: workshop.client(who).send_one_by_one(repeat(body, count)))
+        workshop.client(who).receive_and_confirm(count, len)
+        return count / taken
+
+    def bare_rate() -> float:
+        count = workshop.scale.count(BARE_WRITES)
+        return count / seconds(lambda: bare.write_and_sync(BARE_BYTES, count))
+
+    try:
+        actions = {who: (lambda who=who: rate(who)) for who in workshop.peers}  # type: ignore[misc]
+        workshop.results.note(
+            "b", ONE_BY_ONE, "events/s", in_turns(workshop.scale.repetitions, {**actions, bare.name: bare_rate})
+        )
+    finally:
+        bare.close()
+
+
+def _measure_in_bulk(workshop: Workshop) -> None:
+    body = os.urandom(EVENT_BYTES)
+    received: dict[str, list[float]] = {who: [] for who in workshop.peers}
+
+    def rate(who: str) -> float:
+        workshop.tell(f"{who}: {PIPELINED}, then {RECEIVE}")
+        client, count = workshop.client(who), workshop.scale.count(workshop.peers[who].pipelined_count)
+        taken = seconds(lambda: client.send_pipelined(body, count))
+        received[who].append(count / seconds(lambda: client.receive_and_confirm(count, len)))
+        return count / taken
+
+    actions = {who: (lambda who=who: rate(who)) for who in workshop.peers}  # type: ignore[misc]
+    workshop.results.note("a", PIPELINED, "events/s", in_turns(workshop.scale.repetitions, actions))
+    workshop.results.note("c", RECEIVE, "events/s", received)
+
+
+def _compare_with_brokers(workshop: Workshop, measure: str, what: str, at_least: float) -> None:
+    samples = workshop.results.samples(measure, what)
+    brokers = {who: samples[who] for who, peer in workshop.peers.items() if peer.is_broker and who != OURS}
+    if OURS not in samples or not brokers:
+        return
+    for who, theirs in brokers.items():
+        target = Target(at_least=at_least) if who == best(brokers) else None
+        note = ", the best broker" if target else ""
+        workshop.results.find(measure, f"{what}: Holdfast / {who}{note}", ratios(samples[OURS], theirs), target)
+
+
+def _find_pipelined(workshop: Workshop) -> None:
+    _compare_with_brokers(workshop, "a", PIPELINED, at_least=10)
+    samples = workshop.results.samples("a", PIPELINED)
+    if OURS in samples and SQLITE in samples:
+        compared = ratios(samples[OURS], samples[SQLITE])
+        workshop.results.find("a", f"{PIPELINED}: Holdfast / SQLite committing every 1,000", compared, Target(at_least=1))
+
+
+def _find_receiving(workshop: Workshop) -> None:
+    _compare_with_brokers(workshop, "c", RECEIVE, at_least=5)
+
+
+def _find_one_by_one(workshop: Workshop) -> None:
+    _compare_with_brokers(workshop, "b", ONE_BY_ONE, at_least=1)
+    samples = workshop.results.samples("b", ONE_BY_ONE)
+    for who, at_most in ((OURS, 3.5), (EMBEDDED, 2.0)):
+        if who in samples:
+            times = ratios(samples[BareDisk.name], samples[who])
+            workshop.results.find("b", f"time of one send: {who} / bare 4 KiB write + fdatasync", times, Target(at_most=at_most))
