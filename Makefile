@@ -28,7 +28,7 @@ demo: $(STAMPS)/run ## see it work: events, a crash, nothing lost
 	@$(BIN)/python -m examples.demo
 
 TESTS ?= tests
-test: $(STAMPS)/dev ## run every test
+test: $(STAMPS)/dev $(STAMPS)/bench ## run every test
 	$(BIN)/pytest $(TESTS)
 
 check: $(STAMPS)/dev ## format, lint, types, imports, fast tests: before every commit

@@ -17,9 +17,9 @@ START_TIMEOUT_S = 10.0
 class NatsServer:
     """Starts on entering, ends on leaving. `kill` and `start` again keep the port and what was stored."""
 
-    def __init__(self, folder: Path, *, sync_interval: str = "always", max_payload: str = "2MB", max_file: str = "4GB") -> None:
+    def __init__(self, folder: Path, *, name: str = "only", sync_interval: str = "always", max_payload: str = "2MB") -> None:
         self._folder = folder
-        self._settings = {"sync_interval": sync_interval, "max_payload": max_payload, "max_file": max_file}
+        self._settings = {"name": name, "sync_interval": sync_interval, "max_payload": max_payload}
         self._ports = {"nats": -1, "monitoring": -1}
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -51,12 +51,12 @@ class NatsServer:
             listen: "127.0.0.1:{self._ports["nats"]}"
             http: "127.0.0.1:{self._ports["monitoring"]}"
             ports_file_dir: "{self._folder}"
-            server_name: "only"
+            server_name: "{self._settings["name"]}"
             max_payload: {self._settings["max_payload"]}
             jetstream {{
                 store_dir: "{self._folder}/store"
                 sync_interval: "{self._settings["sync_interval"]}"
-                max_file: {self._settings["max_file"]}
+                max_file: 64GB
             }}
         """
 

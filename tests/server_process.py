@@ -54,7 +54,17 @@ class ServerProcess:
     def start(self) -> float:
         """Start it and wait until it takes connections; how many seconds that took."""
         began = time.monotonic()
-        command = [sys.executable, "-m", "holdfast", "serve", "--data", str(self.data), "--listen", f"127.0.0.1:{self.port}", *self._options]
+        command = [
+            sys.executable,
+            "-m",
+            "holdfast",
+            "serve",
+            "--data",
+            str(self.data),
+            "--listen",
+            f"127.0.0.1:{self.port}",
+            *self._options,
+        ]
         self._process = subprocess.Popen(
             command, stdout=self._log, stderr=self._log, stdin=subprocess.DEVNULL, preexec_fn=self._limits, env={**os.environ}
         )

@@ -1,0 +1,62 @@
+"""Holdfast: an event that was accepted is held fast until everyone it is meant for has confirmed it.
+
+import holdfast
+
+async with holdfast.connect("file:./events") as client:
+    orders = client.queue("orders")
+    receipt = await orders.send({"sku": 7}, type="order.placed")
+    async with orders.receive() as incoming:
+        async for event in incoming:
+            ...
+            await event.confirm()
+
+Programs without a loop use `holdfast.blocking`, which has the same names. Importing this package loads only what is then used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import Damaged, HoldfastError, OutcomeUnknown, Refused, Unavailable
+
+if TYPE_CHECKING:
+    from holdfast.client.client import Client, connect
+    from holdfast.client.receipt import Receipt
+    from holdfast.client.received import ReceivedEvent
+    from holdfast.event.event import Event
+    from holdfast.recorder.recorder import Recorder
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Client",
+    "Damaged",
+    "Event",
+    "HoldfastError",
+    "OutcomeUnknown",
+    "Receipt",
+    "ReceivedEvent",
+    "Recorder",
+    "Refused",
+    "Unavailable",
+    "__version__",
+    "connect",
+]
+
+_WHERE = {
+    "Client": "holdfast.client.client",
+    "connect": "holdfast.client.client",
+    "Event": "holdfast.event.event",
+    "Receipt": "holdfast.client.receipt",
+    "ReceivedEvent": "holdfast.client.received",
+    "Recorder": "holdfast.recorder.recorder",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The client is loaded when it is first asked for, so that a program that only records or reads pays for no more."""
+    import importlib
+
+    if name not in _WHERE:
+        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    return getattr(importlib.import_module(_WHERE[name]), name)

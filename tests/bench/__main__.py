@@ -42,6 +42,8 @@ def _peers(wanted: set[str]) -> list[Peer]:
 def _measure(workshop: Workshop, wanted: set[str]) -> None:
     if {"a", "b", "c", "d"} & wanted:
         workshop.start(_peers(wanted))
+        if reason := workshop.results.left_out.get(Server.name):
+            raise RuntimeError(f"there is nothing to compare: {reason}")
         throughput.measure(workshop, wanted)
         if "d" in wanted:
             latency.measure(workshop)

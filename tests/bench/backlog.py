@@ -8,7 +8,7 @@ as many events as are received.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from tests.bench.peers.holdfast import QUEUE, HoldfastClient, Server
 from tests.bench.results import Target, ratios
@@ -22,59 +22,56 @@ FLAT_SHARE = 0.8
 # Single events carry little, so that ten million of them fit the journal: their own heads are most of it.
 SINGLE_BYTES = 16
 
-Fill = Callable[[HoldfastClient, Server, int], None]
-
-
-def _fill_in_batches(client: HoldfastClient, server: Server, count: int) -> None:
-    client.send_pipelined(bytes(EVENT_BYTES), count)
-
-
-class _Singles:
-    """Keeps one sender, so that its sessions are opened once."""
-
-    def __init__(self) -> None:
-        self._sender: SingleSender | None = None
-
-    def __call__(self, client: HoldfastClient, server: Server, count: int) -> None:
-        if self._sender is None:
-            self._sender = client.loop.run(SingleSender.open(server.port, QUEUE, bytes(SINGLE_BYTES)))
-        client.loop.run(self._sender.send(count))
+# Sends so many in probes of so many, and tells the rate of each.
+Send = Callable[[HoldfastClient, Server, int, int], Iterator[float]]
 
 
 def measure(workshop: Workshop) -> None:
-    _measure(workshop, "in batches", lambda: _fill_in_batches)
-    _measure(workshop, "one by one", _Singles)
+    _measure(workshop, "in batches", _send_in_batches)
+    _measure(workshop, "one by one", _send_one_by_one)
 
 
-def _measure(workshop: Workshop, how: str, make_fill: Callable[[], Fill]) -> None:
+def _send_in_batches(client: HoldfastClient, server: Server, total: int, probe: int) -> Iterator[float]:
+    for _ in range(0, total, probe):
+        yield probe / seconds(lambda: client.send_pipelined(bytes(EVENT_BYTES), probe))
+
+
+def _send_one_by_one(client: HoldfastClient, server: Server, total: int, probe: int) -> Iterator[float]:
+    sender = client.loop.run(SingleSender.open(server.port, QUEUE, bytes(SINGLE_BYTES)))
+    for _ in range(0, total, probe):
+        yield probe / seconds(lambda: client.loop.run(sender.send(probe)))
+    sender.close()
+
+
+def _measure(workshop: Workshop, how: str, send: Send) -> None:
     probe, total = workshop.scale.probe_events, workshop.scale.backlog_events
-    fresh_sent, fresh_received, _ = _fill_and_receive(workshop, how, make_fill(), PROBES * probe)
-    long_sent, long_received, memory = _fill_and_receive(workshop, how, make_fill(), total)
+    fresh_sent, fresh_received, _ = _fill_and_receive(workshop, how, send, PROBES * probe)
+    long_sent, long_received, memory = _fill_and_receive(workshop, how, send, total)
     results, many = workshop.results, f"{total:,} waiting, sent {how}"
-    results.note("f", f"send {how}", "events/s", {"into an empty queue": fresh_sent[:PROBES], many: long_sent[-PROBES:]})
+    results.note("f", f"send {how}", "events/s", {"into an empty queue": fresh_sent, many: long_sent})
     results.note("f", f"receive, sent {how}", "events/s", {"from a short queue": fresh_received, many: long_received})
     results.note("f", "memory of the server", "MB", {many: [memory / 1e6]})
     results.find("f", f"memory with {many}", [memory / 1e6], Target(at_most=MEMORY_BYTES_MAX / 1e6), "MB")
     flat = Target(at_least=FLAT_SHARE)
-    results.find("f", f"send rate with {many} / empty", ratios(long_sent[-PROBES:], fresh_sent[:PROBES]), flat)
+    results.find("f", f"send rate with {many} / empty", ratios(long_sent, fresh_sent), flat)
     results.find("f", f"receive rate with {many} / short", ratios(long_received, fresh_received), flat)
 
 
-def _fill_and_receive(workshop: Workshop, how: str, fill: Fill, total: int) -> tuple[list[float], list[float], int]:
-    """Rates of sending by probe, rates of receiving by probe, and the server's memory when all was waiting."""
+def _fill_and_receive(workshop: Workshop, how: str, send: Send, total: int) -> tuple[list[float], list[float], int]:
+    """Rates of the last sent, rates of the first received, and the server's memory when all was waiting."""
     probe, server = workshop.scale.probe_events, Server()
     try:
         server.start(workshop.folder("backlog"))
         client = server.connect()
         sent = []
-        for done in range(0, total, probe):
-            workshop.tell(f"filling a queue {how}: {done:,} of {total:,}")
-            sent.append(probe / seconds(lambda: fill(client, server, probe)))
+        for rate in send(client, server, total, probe):
+            sent.append(rate)
+            workshop.tell(f"filling a queue {how}: {len(sent) * probe:,} of {total:,}")
         memory = _settled_memory_bytes(server)
         workshop.tell(f"receiving beside {total:,} waiting, sent {how}")
         received = [probe / seconds(lambda: client.receive_and_confirm(probe, len)) for _ in range(PROBES)]
         client.close()
-        return sent, received, memory
+        return sent[-PROBES:], received, memory
     finally:
         server.stop()
 

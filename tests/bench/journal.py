@@ -20,7 +20,7 @@ RELEASE_EVERY = 200
 def measure(workshop: Workshop) -> None:
     count = workshop.scale.journal_appends
     loop, bare = Loop(), BareDisk(workshop.folder("bare"))
-    channel = loop.run(JournalChannel.open(str(workshop.folder("journal") / "data"), JournalSettings()))
+    channel = loop.run(JournalChannel.open(workshop.folder("journal") / "data", JournalSettings()))
     command = os.urandom(APPEND_BYTES)
 
     async def append() -> None:

@@ -16,6 +16,7 @@ from tests.bench.workshop import EVENT_BYTES, Workshop, seconds
 
 SECONDS_MAX = 2.0
 READ_BYTES = 1 << 20
+CHUNK = 100_000
 OPEN = "open, first event delivered"
 READ = "read the files"
 
@@ -32,7 +33,7 @@ def measure(workshop: Workshop) -> None:
             return _seconds_to_first_event(copies)
 
         workshop.tell(f"opening a journal with {workshop.scale.unconfirmed_events:,} events sent {how}")
-        actions = {OPEN: open_copy, READ: lambda killed=killed: seconds(lambda: _read_all(killed))}  # type: ignore[misc]
+        actions = {OPEN: open_copy, READ: lambda killed=killed: seconds(lambda: _read_all(killed))}
         samples = in_turns(workshop.scale.repetitions, actions)
         what = f"{workshop.scale.unconfirmed_events:,} unconfirmed events sent {how}"
         workshop.results.note("g", what, "s", samples)
@@ -51,7 +52,8 @@ def _killed_journal(workshop: Workshop, how: str) -> Path:
             client.send_pipelined(bytes(EVENT_BYTES), count)
         else:
             sender = client.loop.run(SingleSender.open(server.port, QUEUE, bytes(EVENT_BYTES)))
-            client.loop.run(sender.send(count))
+            for start in range(0, count, CHUNK):
+                client.loop.run(sender.send(min(CHUNK, count - start)))
         server.kill()
         client.close()
     finally:

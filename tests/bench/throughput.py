@@ -48,7 +48,7 @@ def _measure_one_by_one(workshop: Workshop) -> None:
         return count / seconds(lambda: bare.write_and_sync(BARE_BYTES, count))
 
     try:
-        actions = {who: (lambda who=who: rate(who)) for who in workshop.peers}  # type: ignore[misc]
+        actions = {who: (lambda who=who: rate(who)) for who in workshop.peers}
         workshop.results.note(
             "b", ONE_BY_ONE, "events/s", in_turns(workshop.scale.repetitions, {**actions, bare.name: bare_rate})
         )
@@ -67,7 +67,7 @@ def _measure_in_bulk(workshop: Workshop) -> None:
         received[who].append(count / seconds(lambda: client.receive_and_confirm(count, len)))
         return count / taken
 
-    actions = {who: (lambda who=who: rate(who)) for who in workshop.peers}  # type: ignore[misc]
+    actions = {who: (lambda who=who: rate(who)) for who in workshop.peers}
     workshop.results.note("a", PIPELINED, "events/s", in_turns(workshop.scale.repetitions, actions))
     workshop.results.note("c", RECEIVE, "events/s", received)
 

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
-from holdfast.channel.channel import Channel
-from holdfast.channel.jetstream import JetStreamChannel, JetStreamSettings
-#TMP from holdfast.channel.journal import JournalChannel, JournalSettings
-from holdfast.channel.memory import MemoryChannel, MemorySettings
 from tests.nats_server import NatsServer
+
+from holdfast.channel.channel import Channel, Entry, Purpose, Receipt
+from holdfast.channel.jetstream import JetStreamChannel, JetStreamSettings
+from holdfast.channel.journal import JournalChannel, JournalSettings
+from holdfast.channel.memory import MemoryChannel, MemorySettings
+from holdfast.errors import Blocked
 
 KIB = 1 << 10
 MIB = 1 << 20
+
+# More than any kind needs on a busy machine; a test that waits so long has failed.
+PATIENCE_S = 30.0
 
 
 class Size(NamedTuple):
@@ -75,3 +83,45 @@ class OnJetStream:
             upkeep_bytes=size.upkeep_bytes,
         )
         return await JetStreamChannel.open(self.name, settings)
+
+
+@asynccontextmanager
+async def opened(kind: Kind, size: Size = ROOMY) -> AsyncIterator[Channel]:
+    channel = await kind.open(size)
+    try:
+        yield channel
+    finally:
+        await channel.close()
+
+
+def commands(count: int, start: int = 1) -> list[bytes]:
+    return [b"command %d" % number for number in range(start, start + count)]
+
+
+async def append_all(channel: Channel, wanted: list[bytes]) -> list[Receipt]:
+    return await asyncio.wait_for(asyncio.gather(*[channel.append(command) for command in wanted]), PATIENCE_S)
+
+
+async def read_up_to(channel: Channel, start: int, end: int) -> list[Entry]:
+    """Entries from `start` to `end`, the last included."""
+    found: list[Entry] = []
+    async with asyncio.timeout(PATIENCE_S), reading(channel, start) as runs:
+        while not found or found[-1].number < end:
+            found.extend(await anext(runs))
+    return [Entry(number, bytes(command)) for number, command in found if number <= end]
+
+
+def reading(channel: Channel, start: int) -> Any:
+    """A reader that is ended in good order when the block is left."""
+    return aclosing(cast(Any, channel.read(start)))
+
+
+async def fill(channel: Channel, purpose: Purpose, command: bytes) -> int:
+    """Appends until it is Blocked; how many were taken."""
+    taken = 0
+    while True:
+        try:
+            await asyncio.wait_for(channel.append(command, purpose), PATIENCE_S)
+        except Blocked:
+            return taken
+        taken += 1

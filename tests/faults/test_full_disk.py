@@ -112,7 +112,9 @@ async def test_on_a_full_disk_the_reserve_takes_events_then_producers_are_blocke
             assert not client.is_blocked
 
 
-async def test_when_the_file_size_limit_stops_growth_nothing_accepted_is_lost_and_it_goes_on_when_the_limit_is_lifted(tmp_path: Path) -> None:
+async def test_when_the_file_size_limit_stops_growth_nothing_accepted_is_lost_and_it_goes_on_when_the_limit_is_lifted(
+    tmp_path: Path,
+) -> None:
     """RLIMIT_FSIZE below a segment: no new segment can be made, and even old ones can only be written in part."""
     with ServerProcess(tmp_path / "data", *SIZES) as server:
         async with holdfast.connect(server.url) as client:
@@ -143,7 +145,9 @@ async def test_a_file_size_limit_of_one_segment_changes_nothing(tmp_path: Path) 
 
     with ServerProcess(tmp_path / "data", *SIZES, limits=limited) as server:
         async with holdfast.connect(server.url) as client:
-            await client.queue("orders").send_many([holdfast.Event(data=BODY, properties={"number": number}) for number in range(2000)])
+            await client.queue("orders").send_many(
+                [holdfast.Event(data=BODY, properties={"number": number}) for number in range(2000)]
+            )
             await receive_all(client, range(2000))
 
 

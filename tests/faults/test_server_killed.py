@@ -65,7 +65,9 @@ class Load:
 
 @pytest.mark.slow
 @pytest.mark.faults
-async def test_killed_fifty_times_under_load_no_receipted_event_is_lost_reordered_or_delivered_after_it_was_settled(tmp_path: Path) -> None:
+async def test_killed_fifty_times_under_load_no_receipted_event_is_lost_reordered_or_delivered_after_it_was_settled(
+    tmp_path: Path,
+) -> None:
     random.seed(SEED)
     account = Account("orders", "prices")
     with ServerProcess(tmp_path / "data", "--journal-size", "512M", "--session-grace-ms", "1000") as server:
@@ -75,7 +77,8 @@ async def test_killed_fifty_times_under_load_no_receipted_event_is_lost_reordere
             await client.create_subscription("prices", "audit")
         producers = [asyncio.create_task(load.produce(number)) for number in range(PRODUCERS)]
         recipients = [
-            asyncio.create_task(load.receive(*each)) for each in (("orders", "clerk-1"), ("orders", "clerk-2"), ("prices", "auditor"))
+            asyncio.create_task(load.receive(*each))
+            for each in (("orders", "clerk-1"), ("orders", "clerk-2"), ("prices", "auditor"))
         ]
 
         for _ in range(KILLS):

@@ -16,7 +16,8 @@ The rules every implementation keeps (one contract suite proves them, `tests/con
 3. No reader ever sees an entry past `durable`.
 4. `read(start)` hands out every entry from `start` on, then waits for more. Starting below `first` is refused: NoSuchPosition.
 5. `release(below)` forgets entries below a number, lazily: `first` may stay lower. It never forgets what is not below.
-6. `save_snapshot(at, chunks)` is whole or not at all; `load_snapshot` gives the newest whole one. Entries after `at` rebuild the rest.
+6. `save_snapshot(at, chunks)` is whole or not at all; `load_snapshot` gives the newest whole one. Entries after `at` rebuild
+the rest.
 7. Appends for UPKEEP (confirmations, carried events, snapshots) have room of their own that EVENTS never take.
 8. After `close`, everything raises Closed; what was appended and not yet durable is answered with an error, never left waiting.
 """
@@ -113,8 +114,11 @@ class Channel(Protocol):
     def read(self, start: int) -> AsyncIterator[Sequence[Entry]]:
         """Every entry from `start` on, in order, in runs of convenient length; then live."""
 
-    async def fetch(self, numbers: Sequence[int]) -> list[Buffer]:
-        """The commands with these numbers (ascending), from memory where they are recent, from disk otherwise."""
+    async def fetch(self, numbers: Sequence[int], bytes_max: int | None = None) -> list[Buffer]:
+        """The commands with these numbers, from memory where they are recent, from disk otherwise.
+
+        With `bytes_max`, the answer ends once that is reached, and may be shorter than what was asked for; never empty.
+        """
 
     async def save_snapshot(self, at: int, chunks: Iterable[Buffer]) -> None: ...
 

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 import msgspec
 
-from holdfast.channel.channel import COMMAND_BYTES_MAX, Buffer, Entry, Pressure, Purpose, Receipt, Snapshot
+from holdfast.channel.channel import COMMAND_BYTES_MAX, Buffer, Entry, Pressure, Purpose, Receipt, Snapshot, Stretch
 from holdfast.errors import BadSetting, Blocked, Closed, HoldfastError, NoSuchPosition, TooLarge
 
 MIB = 1 << 20
@@ -94,6 +94,7 @@ class MemoryChannel:
         self._base = 1
         self._first = 1
         self._durable = 0
+        self._bytes_appended = 0
         self._group: list[asyncio.Future[Receipt]] = []  # appended in this turn of the loop
         self._readers: list[asyncio.Future[None]] = []  # wait for `durable` to move
         self._watchers: list[Callable[[Pressure], None]] = []
@@ -109,8 +110,15 @@ class MemoryChannel:
         return self._durable
 
     @property
+    def bytes_appended(self) -> int:
+        return self._bytes_appended
+
+    @property
     def pressure(self) -> Pressure:
         return self._room.pressure
+
+    def oldest_stretch(self) -> Stretch | None:
+        return None  # entries are freed one by one
 
     def watch_pressure(self, changed: Callable[[Pressure], None]) -> None:
         self._watchers.append(changed)
@@ -124,6 +132,7 @@ class MemoryChannel:
         if not self._group:
             self._loop.call_soon(self._make_durable)
         self._commands.append(bytes(command))
+        self._bytes_appended += len(command)
         self._group.append(future)
         return future
 
@@ -193,14 +202,21 @@ class MemoryChannel:
         self._readers.append(waiting)
         await waiting
 
-    async def fetch(self, numbers: Sequence[int]) -> list[Buffer]:
+    async def fetch(self, numbers: Sequence[int], bytes_max: int | None = None) -> list[Buffer]:
         self._check_open()
         for number in numbers:
             if not self._first <= number <= self._durable:
                 raise NoSuchPosition(
                     f"entry {number} is not held; this channel holds {self._first}..{self._durable}", entry=number
                 )
-        return [self._commands[number - self._base] for number in numbers]
+        found: list[Buffer] = []
+        total = 0
+        for number in numbers:
+            if bytes_max is not None and total >= bytes_max:
+                break
+            found.append(self._commands[number - self._base])
+            total += len(found[-1])
+        return found
 
     async def save_snapshot(self, at: int, chunks: Iterable[Buffer]) -> None:
         self._check_open()

@@ -2,8 +2,8 @@
 
     dial ─▶ greet ─▶ resume the session ─▶ ready ─▶ (link lost) ─▶ back off, dial …
 
-Whoever needs a link waits for `until_ready` with a deadline. The first time, an answer that will not change by waiting (a bad version, a damaged
-journal) is raised at once; later the client goes on trying, because a server may be on its way back.
+Whoever needs a link waits for `until_ready` with a deadline. The first time, an answer that will not change by waiting (a bad
+version, a damaged journal) is raised at once; later the client goes on trying, because a server may be on its way back.
 """
 
 from __future__ import annotations
@@ -63,8 +63,7 @@ class Connection:
 
     async def until_ready(self, deadline: float) -> None:
         """Wait for a link. Unreachable when there is none in time, Closed when there will be none."""
-        if self._closed is not None:
-            raise self._closed
+        self.check_open()
         if self.session.is_ready:
             return
         try:
@@ -72,6 +71,11 @@ class Connection:
                 await asyncio.shield(self._ready)
         except TimeoutError as problem:
             raise Unreachable(f"no link to a server in time; nothing was sent: {self.problem_text}") from problem
+
+    def check_open(self) -> None:
+        """Closed after the client was closed."""
+        if self._closed is not None:
+            raise self._closed
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self.loop.create_task(work)
@@ -200,7 +204,9 @@ class Connection:
         self._link = None
         if self._tick is not None:
             self._tick.cancel()
-        self.session.link_lost(LinkLost("the link was lost after this was sent and before it was answered; it may have been done"))
+        self.session.link_lost(
+            LinkLost("the link was lost after this was sent and before it was answered; it may have been done")
+        )
         if not self._welcomed.done():
             self._welcomed.set_exception(error or LinkLost("the link was closed during the greeting"))
             self._welcomed.exception()
@@ -236,7 +242,9 @@ class Connection:
         """Heartbeats: say something in time, and notice a silence."""
         tick = self._conversation.tick(self.loop.time())
         if tick.is_dead:
-            self._problem = Unreachable(f"nothing was heard for {3 * self._conversation.heartbeat_ms / 1000:g} s; the link was given up")
+            self._problem = Unreachable(
+                f"nothing was heard for {3 * self._conversation.heartbeat_ms / 1000:g} s; the link was given up"
+            )
             self._drop_link(self._problem)
             return
         for message in tick.to_say:

@@ -4,8 +4,8 @@
     sealed      encoded, with its ids and its sequence; from now on it is sent as it is, as often as need be
     finished    receipted or refused: everyone who waited knows, the bytes are let go, the receipts remain
 
-An event that waits in a gathering was handed to nobody: when its caller's time is up it is withdrawn, and "nothing happened" is true. Once
-sealed and sent it may have happened, whatever the caller is told.
+An event that waits in a gathering was handed to nobody: when its caller's time is up it is withdrawn, and "nothing happened" is
+true. Once sealed and sent it may have happened, whatever the caller is told.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from holdfast.event.identifier import Counter
 
 # A batch is closed at 64 KiB: past that, larger ones no longer make the disk or the wire faster.
 BATCH_BYTES = 64 << 10
-BATCH_EVENTS_MAX = 512
+# What an event counts for beside its bytes, so that a batch of tiny events is closed at about six hundred of them.
+EVENT_BYTES = 64
 
 Kind = Literal["queue", "topic"]
 
@@ -41,12 +42,13 @@ class Waiter:
 
 class Gathering:
     __slots__ = (
-        "_entry", "_first_id", "_has_groups", "_ids", "_places", "_proof", "_withdrawn", "after", "bodies", "command", "count", "delay_ms",
-        "destination", "earliest_expiry_ms", "error", "finished", "heads", "is_finished", "kind", "latest_expiry_ms", "priority",
-        "sequence", "size", "timer", "was_sent", "waiters",
+        "_entry", "_first_id", "_has_groups", "_ids", "_places", "_proof", "_withdrawn", "after", "bodies", "command",
+        "count", "delay_ms", "destination", "earliest_expiry_ms", "error", "finished", "heads", "is_open", "key", "kind",
+        "latest_expiry_ms", "priority", "sequence", "size", "timer", "waiters", "was_sent",
     )  # fmt: skip
 
-    def __init__(self, destination: str, kind: Kind, priority: int, delay_ms: int, after: int) -> None:
+    def __init__(self, key: object, destination: str, kind: Kind, priority: int, delay_ms: int, after: int) -> None:
+        self.key = key  # whose events gather here
         self.destination = destination
         self.kind: Kind = kind
         self.priority = priority
@@ -64,7 +66,7 @@ class Gathering:
         self.command = b""
         self.sequence = 0
         self.was_sent = False
-        self.is_finished = False
+        self.is_open = True
         self.error: HoldfastError | None = None
         self._has_groups = False
         self._ids: dict[int, str] = {}
@@ -79,7 +81,7 @@ class Gathering:
         index = len(self.heads)
         self.heads.append(event.head)
         self.bodies.append(event.body)
-        self.size += len(event.head) + len(event.body)
+        self.size += len(event.head) + len(event.body) + EVENT_BYTES
         if event.expires_at_ms:
             self.earliest_expiry_ms = min(self.earliest_expiry_ms or event.expires_at_ms, event.expires_at_ms)
             self.latest_expiry_ms = max(self.latest_expiry_ms, event.expires_at_ms)
@@ -90,7 +92,7 @@ class Gathering:
 
     @property
     def is_full(self) -> bool:
-        return self.size >= BATCH_BYTES or len(self.heads) >= BATCH_EVENTS_MAX
+        return self.size >= BATCH_BYTES
 
     @property
     def is_empty(self) -> bool:
@@ -142,7 +144,6 @@ class Gathering:
         self._let_go()
 
     def _finish(self) -> None:
-        self.is_finished = True
         self.command = b""
         self.heads, self.bodies = [], []
         if self.timer is not None:

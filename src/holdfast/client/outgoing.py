@@ -1,7 +1,7 @@
 """From what a program sends to what travels: head, body, and the little that its batch must know.
 
-The common case, data and nothing else, takes a short way: its head is the same but for the time, so it is put together from parts that were
-encoded once. Everything else goes by way of `Event`, with all its checks.
+The common case, data and nothing else, takes a short way: its head is the same but for the time, so it is put together from
+parts that were encoded once. Everything else goes by way of `Event`, with all its checks.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from datetime import datetime
 from typing import Any, NamedTuple, TypedDict
+
+import msgspec
 
 from holdfast.errors import BadEvent, TooLarge
 from holdfast.event.event import (
@@ -72,7 +74,8 @@ FIELDS = tuple(EventFields.__annotations__)
 
 def too_large(size: int) -> TooLarge:
     return TooLarge(
-        f"an event of {size} bytes, head and data, is over the limit of {EVENT_BYTES_MAX}; store the data elsewhere and send where it is",
+        f"an event of {size} bytes, head and data, is over the limit of {EVENT_BYTES_MAX}; "
+        "keep the data elsewhere and send its place",
         size=size,
         limit=EVENT_BYTES_MAX,
     )
@@ -82,24 +85,19 @@ def prepare(data: Any, fields: EventFields) -> Outgoing:
     """BadEvent or TooLarge, with what to do, for what cannot be sent."""
     try:
         if isinstance(data, Event):
-            made = _of_event(_changed(data, fields) if fields else data)
+            made = _of_event(msgspec.structs.replace(data, **fields) if fields else data)
         else:
             made = _of_event(Event(data=data, **fields)) if fields else _plain(data)
     except UnicodeEncodeError as problem:
-        raise BadEvent(f"text that is not valid Unicode cannot be sent ({problem.reason} at {problem.start}); send it as bytes") from problem
+        raise BadEvent(
+            f"text that is not valid Unicode cannot be sent ({problem.reason} at {problem.start}); send it as bytes"
+        ) from problem
     except TypeError as problem:
         raise BadEvent(f"{problem}; an event has data and {', '.join(FIELDS)}") from problem
     size = len(made.head) + len(made.body)
     if size > EVENT_BYTES_MAX:
         raise too_large(size)
     return made
-
-
-def _changed(event: Event, fields: EventFields) -> Event:
-    unknown = [name for name in fields if name not in FIELDS]
-    if unknown:
-        raise BadEvent(f"an event has no {unknown[0]!r}; it has data and {', '.join(FIELDS)}")
-    return Event(data=event.data, **{name: fields.get(name, getattr(event, name)) for name in FIELDS})
 
 
 def _plain(data: Any) -> Outgoing:

@@ -1,17 +1,20 @@
-"""The producer of a session: gathers events into batches, keeps each until it is receipted, sends again what a lost link may have lost.
+"""The producer of a session: gathers events into batches, keeps each until it is receipted, sends again what a lost link may
+have lost.
 
     note ─▶ open gathering, one a destination ─▶ sealed, waiting for the window ─▶ in flight ─▶ receipted
 
-Without timers: an open gathering goes at the next turn of the loop when nothing is in flight, otherwise when it is full or when the batch that
-was newest in flight when it was opened is receipted. So a lone event goes at once, and a flood fills its batches.
+Without timers: an open gathering goes at the next turn of the loop when nothing is in flight, otherwise when it is full or when
+the batch that was newest in flight when it was opened is receipted. So a lone event goes at once, and a flood fills its
+batches.
 
-Rule 6. Batches are numbered from 1. After a lost link the producer asks for its last sequence, takes the receipts of what arrived,
-and sends the rest again in order under the same numbers; duplicates are dropped at the destination. A refused batch leaves a hole in the
-numbers: sending pauses until all in flight are answered; then the numbers go back to the hole if nothing behind it was accepted, otherwise
-the producer is forgotten (which places what was held behind the hole) and a new one is opened.
+Rule 6. Batches are numbered from 1. After a lost link the producer asks for its last sequence, takes the receipts of what
+arrived, and sends the rest again in order under the same numbers; duplicates are dropped at the destination. A refused batch
+leaves a hole in the numbers: sending pauses until all in flight are answered; then the numbers go back to the hole if nothing
+behind it was accepted, otherwise the producer is forgotten (which places what was held behind the hole) and a new one is
+opened.
 
-A caller whose time is up hears Unreachable or TimedOut when its event was never sent (it is withdrawn), LinkLost when it was. In the latter case
-the batch stays, and is sent again until the client is closed: it may still be accepted, once.
+A caller whose time is up hears Unreachable or TimedOut when its event was never sent (it is withdrawn), LinkLost when it was.
+In the latter case the batch stays, and is sent again until the client is closed: it may still be accepted, once.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ class Producer:
         self._id = ""
         self._next = 1
         self._window = 1
-        self._open: dict[str, Gathering] = {}
+        self._open: dict[object, Gathering] = {}
         self._waiting: deque[Gathering] = deque()
         self._in_flight: dict[int, Gathering] = {}
         self._hole: int | None = None
@@ -54,15 +57,16 @@ class Producer:
 
     # --- taking events -----------------------------------------------------------------------------------------------
 
-    def gathering(self, destination: str, kind: Kind, priority: int, delay_ms: int) -> Gathering:
-        """The open gathering that an event of this kind goes into."""
-        found = self._open.get(destination)
+    def gathering(self, key: object, destination: str, kind: Kind, priority: int, delay_ms: int) -> Gathering:
+        """The open gathering that such an event goes into. Single sends share one for each destination; a pipeline has its
+        own."""
+        found = self._open.get(key)
         if found is not None:
             if found.priority == priority and found.delay_ms == delay_ms and found.kind == kind:
                 return found
             self._close(found)
-        made = Gathering(destination, kind, priority, delay_ms, after=self._next - 1)
-        self._open[destination] = made
+        made = Gathering(key, destination, kind, priority, delay_ms, after=self._next - 1)
+        self._open[key] = made
         if not self._in_flight and not self._is_turn_due:
             self._is_turn_due = True
             self._loop.call_soon(self._turn)
@@ -75,7 +79,7 @@ class Producer:
             self.flush()
 
     async def send(self, destination: str, kind: Kind, event: Outgoing, timeout: float) -> Receipt:
-        gathering = self.gathering(destination, kind, event.priority, event.delay_ms)
+        gathering = self.gathering(destination, destination, kind, event.priority, event.delay_ms)
         deadline = self._loop.time() + timeout
         waiter = Waiter(gathering.add(event), self._loop.create_future(), deadline)
         gathering.waiters.append(waiter)
@@ -102,7 +106,8 @@ class Producer:
     # --- sending -----------------------------------------------------------------------------------------------------
 
     def _close(self, gathering: Gathering) -> None:
-        del self._open[gathering.destination]
+        del self._open[gathering.key]
+        gathering.is_open = False
         self._waiting.append(gathering)
 
     def _turn(self) -> None:
@@ -237,7 +242,9 @@ class Producer:
         self._next = 1
         self._hole = None
         self._must_forget = False
-        error = LinkLost("the link was lost for so long that the server forgot the session; whether this was accepted is not known")
+        error = LinkLost(
+            "the link was lost for so long that the server forgot the session; whether this was accepted is not known"
+        )
         for gathering in lost.values():
             gathering.refuse(error)
 
@@ -246,6 +253,7 @@ class Producer:
         self._waiting.clear()
         self._open.clear()
         for gathering in refused:
+            gathering.is_open = False
             gathering.refuse(error)
         self._tell_waiting()
 
@@ -293,7 +301,9 @@ class Producer:
             return LinkLost(f"sent, and no receipt came{within}; it may have been accepted, or still be, once")
         if not self._session.is_ready:
             return Unreachable(f"no link to a server{within}; nothing was sent: {self._session.connection.problem_text}")
-        return TimedOut(f"the server takes events more slowly than they are sent, and this was not sent{within}; send it again later")
+        return TimedOut(
+            f"the server takes events more slowly than they are sent, and this was not sent{within}; send it again later"
+        )
 
 
 def _wake(waiting: list[asyncio.Future[None]]) -> None:

@@ -20,7 +20,8 @@ from holdfast.event import identifier
 class Receipt(msgspec.Struct, frozen=True):
     """The event is durable. `copies` and `is_synced` are what is known for certain: it may be safer than they say.
 
-    `position` names the event for ever; 0 in the rare case that the link was lost, the event is known to be accepted, and nobody remembers where.
+    `position` names the event for ever; 0 in the rare case that the link was lost, the event is known to be accepted, and
+    nobody remembers where.
     """
 
     position: int

@@ -4,9 +4,9 @@
     producer     what was sent and not receipted
     recipients   what was handed over and not confirmed
 
-When a link is lost, the questions that were asked fail with LinkLost, because nobody knows what became of them; producer and recipients know how
-to go on. On the next link the session is resumed first, then the producer asks what arrived and sends the rest again, then the
-recipients attach again with what they hold. Only then may the application use the link.
+When a link is lost, the questions that were asked fail with LinkLost, because nobody knows what became of them; producer and
+recipients know how to go on. On the next link the session is resumed first, then the producer asks what arrived and sends the
+rest again, then the recipients attach again with what they hold. Only then may the application use the link.
 """
 
 from __future__ import annotations
@@ -143,6 +143,8 @@ class Session:
             await recipient.resume(opened.is_resumed, deadline)
         self.is_ready = True
         self.producer.flush()
+        for recipient in self.recipients.values():
+            recipient.flush()
 
     def link_lost(self, error: LinkLost) -> None:
         self.is_ready = False

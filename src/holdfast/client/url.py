@@ -1,9 +1,9 @@
 """Where a client finds its events, as a URL.
 
-    file:DIR                            a journal in a folder, opened by this process (relative, or absolute with a leading /)
-    memory:                             nothing on disk, gone at close; each its own, for tests
-    memory:NAME                         the same, shared by all of this process that say the same name
-    holdfast://host[:7400][,host…]      a server, or one of several: whichever answers
+file:DIR                            a journal in a folder, opened by this process (relative, or absolute with a leading /)
+memory:                             nothing on disk, gone at close; each its own, for tests
+memory:NAME                         the same, shared by all of this process that say the same name
+holdfast://host[:7400][,host…]      a server, or one of several: whichever answers
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def parse(url: str) -> Url:
         raise BadUrl(f"{url!r} is not a place for events; possible are {POSSIBLE}", url=url)
     if has_options:
         first = options.partition("&")[0].partition("=")[0]
-        raise BadUrl(f"{url!r}: there is no option {first!r}, nor any other for {scheme}: URLs; leave out what follows '?'", url=url)
+        raise BadUrl(
+            f"{url!r}: there is no option {first!r}, nor any other for {scheme}: URLs; leave out what follows '?'", url=url
+        )
     return readers[scheme](place, url)
 
 
@@ -71,7 +73,7 @@ def _memory(place: str, url: str) -> Url:
 def _server(place: str, url: str) -> Url:
     if not place.startswith("//"):
         raise BadUrl(f"{url!r} lacks the slashes; write holdfast://HOST[:PORT]", url=url)
-    hosts, slash, path = place[2:].partition("/")
+    hosts, _, path = place[2:].partition("/")
     if path or "@" in hosts:
         raise BadUrl(f"{url!r} has more than hosts; write holdfast://HOST[:PORT][,HOST…] and nothing behind them", url=url)
     return ServerUrl(tuple(_host(each.strip(), url) for each in hosts.split(",")))

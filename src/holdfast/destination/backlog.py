@@ -5,22 +5,25 @@
     stored     7     9    12    12    13    15          what the page keeps: never falls, so that an entry is found by bisection
     finished         all        2..4                    a bitmap for the batches that are finished in part, and only for them
 
-Placement order is nearly always entry order. The few displaced slots keep their real entry in two small dicts. Pages whose batches are all finished are
-dropped. So a batch costs twelve bytes, an event nothing, and no operation grows with what waits behind it.
+Placement order is nearly always entry order. The few displaced slots keep their real entry in two small dicts. Pages whose
+batches are all finished are dropped. So a batch costs twelve bytes, an event nothing, and no operation grows with what
+waits behind it.
 
-How often an event was delivered before is known only as far as it matters (rule 5): positions that came back are counted, and every
-new epoch leaves a mark: what was placed up to the newest event known to be handed out may have been delivered once more.
+How often an event was delivered before is known only as far as it matters (rule 5): positions that came back are counted,
+and every new epoch leaves a mark: what was placed up to the newest event known to be handed out may have been delivered
+once more.
 """
 
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from holdfast.destination.bodies import Bodies
+from holdfast.destination.history import History
 from holdfast.destination.page import Page, bits, runs_of
-from holdfast.destination.runs import Run, Runs
+from holdfast.destination.runs import Run
 from holdfast.event.position import INDEX_BITS, INDEX_MASK, Ranges
 
 Span = tuple[int, int]  # first position, last position
@@ -28,11 +31,11 @@ Span = tuple[int, int]  # first position, last position
 
 class Backlog:
     def __init__(self, bodies: Bodies | None = None, is_reopening: bool = False) -> None:
-        """`is_reopening`: finished positions may come to wait again (the dead queue's), so no range may span what was never handed out."""
+        """`is_reopening`: finished positions may come to wait again, so no range may span what was never handed out."""
         self._bodies = bodies or Bodies()
         self.is_reopening = is_reopening
         self.waiting = 0
-        self.delivered_up_to = 0
+        self.history = History()
         self.next_slot = 0
         self._newest = 0
         self._pages: list[Page] = []
@@ -44,9 +47,6 @@ class Backlog:
         self._displaced: dict[int, int] = {}
         self._displaced_heap: list[int] = []
         self._oldest_slot = 0
-        self._returns: Runs[int] = Runs()
-        self._not_before: Runs[int] = Runs()
-        self._marks: list[int] = []
 
     # --- placing -----------------------------------------------------------------------------------------------------
 
@@ -77,7 +77,10 @@ class Backlog:
         return page
 
     def reopen(self, entry: int, wanted: int) -> int:
-        """Let the events `wanted` (bits) of a batch that is not finished wait again. The bits that did not wait; -1 when there is no such batch."""
+        """Let the events `wanted` (bits) of a batch that is not finished wait again.
+
+        The bits that did not wait; -1 when there is no such batch.
+        """
         found = self._find(entry)
         if found is None:
             return -1
@@ -93,14 +96,17 @@ class Backlog:
     # --- finishing ---------------------------------------------------------------------------------------------------
 
     def finish(self, ranges: Ranges) -> Ranges:
-        """These positions are finished. What newly is, range by range within entries; what is finished or foreign is passed over."""
+        """These positions are finished.
+
+        What newly is, range by range within entries; what is finished or foreign is passed over.
+        """
         found: list[Span] = []
         for first, last in ranges:
             for page, offset, entry in self._between(first >> INDEX_BITS, last >> INDEX_BITS):
                 base = entry << INDEX_BITS
                 self._finish_in(page, offset, base, max(first - base, 0), min(last - base, INDEX_MASK), found)
         if found:
-            self._forget_history(found)
+            self.history.forget(found)
             self._drop_finished_pages()
         return Ranges.gather(found)
 
@@ -139,12 +145,6 @@ class Backlog:
             if entry is not None:
                 del self._displaced[entry]
 
-    def _forget_history(self, found: list[Span]) -> None:
-        for history in (self._returns, self._not_before):
-            if history:
-                for first, last in found:
-                    history.cut(first, last)
-
     def _drop_finished_pages(self) -> None:
         if not self.waiting:
             kept: list[Page] = []
@@ -164,58 +164,26 @@ class Backlog:
         """These wait again, if they are not finished; which ones do."""
         spans = list(self.unfinished(ranges))
         for first, last in spans:
-            if is_counted:
-                for low, high, count in self._returns.filled(first, last, 0):
-                    self._returns.put(low, high, count + 1)
-            self._not_before.cut(first, last)
-            if not_before_ms:
-                self._not_before.put(first, last, not_before_ms)
+            self.history.give_back(first, last, not_before_ms, is_counted)
         return Ranges.gather(spans)
-
-    def note_delivered(self, up_to: int) -> None:
-        self.delivered_up_to = max(self.delivered_up_to, up_to)
 
     def begin_epoch(self) -> None:
         """Another primary: what was handed out up to the newest position known may have been delivered once more."""
-        if self.delivered_up_to and self.waiting:
-            oldest = self.oldest_slot() << INDEX_BITS
-            self._marks = [mark for mark in self._marks if mark >= oldest]
-            mark = self._place_of(self.delivered_up_to)
-            if mark >= oldest:
-                insort(self._marks, mark)
-
-    def _place_of(self, position: int) -> int:
-        """slot and index of a position, in one number; the end of the slot before when the backlog does not have it."""
-        entry = position >> INDEX_BITS
-        found = self._find(entry)
-        if found is not None:
-            return (found[0].first_slot + found[1]) << INDEX_BITS | position & INDEX_MASK
-        at = bisect_right(self._first_entries, entry) - 1
-        if at < 0:
-            return -1
-        page = self._pages[at]
-        return (page.first_slot + bisect_right(page.entries, entry) - 1) << INDEX_BITS | INDEX_MASK
+        if self.history.delivered_up_to and self.waiting:
+            self.history.add_mark(self.place_of(self.history.delivered_up_to), self.oldest_slot() << INDEX_BITS)
 
     def deliveries_over(self, first: int, last: int) -> list[Run[int]]:
         """How often first .. last (waiting, of one entry) were delivered before, in runs."""
-        if not self._marks and not self._returns.has(first >> INDEX_BITS):
+        if self.history.is_empty_for(first):
             return [(first, last, 0)]
-        shift = self._place_of(first) - first
-        made: list[Run[int]] = []
-        for low, high, count in self._returns.filled(first, last, 0):
-            while low <= high:
-                at = bisect_left(self._marks, low + shift)
-                end = min(high, self._marks[at] - shift) if at < len(self._marks) else high
-                made.append((low, end, count + len(self._marks) - at))
-                low = end + 1
-        return made
+        return self.history.deliveries_over(first, last, self.place_of(first))
 
     def deliveries(self, position: int) -> int:
         return self.deliveries_over(position, position)[0][2]
 
     def not_before_over(self, first: int, last: int) -> list[Run[int]]:
         """Before when (ms) first .. last (of one entry) must not be delivered, in runs; 0: at once."""
-        return self._not_before.filled(first, last, 0) if self._not_before else [(first, last, 0)]
+        return self.history.not_before.filled(first, last, 0)
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
@@ -273,7 +241,7 @@ class Backlog:
         return None
 
     def may_span(self, first_entry: int, last_entry: int) -> bool:
-        """No position between two entries can be displaced to here, now or later: one range may reach from the one to the other."""
+        """No position between two entries is or can come to be displaced: one range may reach from the one to the other."""
         if self.is_reopening or first_entry in self._displaced or last_entry in self._displaced:
             return False
         if self._displaced and any(first_entry < entry < last_entry for entry in self._displaced):
@@ -283,7 +251,10 @@ class Backlog:
     # --- walking -----------------------------------------------------------------------------------------------------
 
     def next_run(self, slot: int, index: int = 0) -> tuple[int, int, int] | None:
-        """The next positions that wait, at or after a place: (slot, first position, events), within one batch. None at the end."""
+        """The next positions that wait, at or after a place: (slot, first position, events), within one batch.
+
+        None at the end.
+        """
         while (found := self._slot_at_or_after(slot)) < self.next_slot:
             if found != slot:
                 slot, index = found, 0
@@ -299,6 +270,26 @@ class Backlog:
                 return slot, base + low, high - low + 1
             slot, index = slot + 1, 0
         return None
+
+    def place_of(self, position: int) -> int:
+        """Slot and index of a position, in one number; the end of the slot before it when the backlog does not have it."""
+        entry = position >> INDEX_BITS
+        slot = self._displaced.get(entry)
+        if slot is None:
+            slot, is_exact = self._lower_bound(entry)
+            if not is_exact:
+                return (slot << INDEX_BITS) - 1
+        return slot << INDEX_BITS | position & INDEX_MASK
+
+    def _lower_bound(self, entry: int) -> tuple[int, bool]:
+        """The first slot that stores this entry or a later one, and whether it is really this one's."""
+        start = max(bisect_left(self._first_entries, entry) - 1, 0)
+        for page in self._pages[start : start + 2]:
+            offset = bisect_left(page.entries, entry)
+            if offset < len(page.entries):
+                slot = page.first_slot + offset
+                return slot, page.entries[offset] == entry and slot not in self._real_entry
+        return self.next_slot, False
 
     def slot_of(self, entry: int) -> int | None:
         found = self._find(entry)
@@ -327,13 +318,11 @@ class Backlog:
         slot = self._displaced.get(entry)
         if slot is not None:
             return self._at(slot)
-        start = max(bisect_left(self._first_entries, entry) - 1, 0)
-        for page in self._pages[start : start + 2]:
-            offset = bisect_left(page.entries, entry)
-            if offset < len(page.entries):
-                is_here = page.entries[offset] == entry and page.remaining[offset] > 0
-                return (page, offset) if is_here and page.first_slot + offset not in self._real_entry else None
-        return None
+        slot, is_exact = self._lower_bound(entry)
+        if not is_exact:
+            return None
+        page, offset = self._at(slot)
+        return (page, offset) if page.remaining[offset] else None
 
     def _between(self, first: int, last: int) -> Iterator[tuple[Page, int, int]]:
         """(page, offset, entry) of everything in entries first .. last that has something remaining; displaced slots last."""
@@ -354,3 +343,45 @@ class Backlog:
         if last - first < len(self._displaced):
             return [entry for entry in range(first, last + 1) if entry in self._displaced]
         return sorted(entry for entry in self._displaced if first <= entry <= last)
+
+    # --- as a whole --------------------------------------------------------------------------------------------------
+
+    @property
+    def newest_entry(self) -> int:
+        """The greatest entry ever placed here."""
+        return self._newest
+
+    def pages(self) -> list[Page]:
+        return self._pages
+
+    def finished_in_part(self) -> dict[int, int]:
+        """The bits that are finished, by slot, of batches that are finished in part."""
+        return self._finished
+
+    def displaced(self) -> dict[int, int]:
+        """The real entry of each displaced slot."""
+        return self._real_entry
+
+    @classmethod
+    def rebuilt(cls, bodies: Bodies, is_reopening: bool, newest_entry: int, next_slot: int, history: History) -> Backlog:
+        """An empty backlog that has been in use; `rebuild_page` and `rebuild_slots` bring back what waits."""
+        backlog = cls(bodies, is_reopening)
+        backlog._newest = newest_entry
+        backlog.next_slot = next_slot
+        backlog.history = history
+        return backlog
+
+    def rebuild_page(self, page: Page) -> None:
+        page.alive = sum(map(bool, page.remaining))
+        self._pages.append(page)
+        self._first_slots.append(page.first_slot)
+        self._first_entries.append(page.entries[0])
+        self.waiting += sum(page.remaining)
+
+    def rebuild_finished(self, slot: int, finished: int) -> None:
+        self._finished[slot] = finished
+
+    def rebuild_displaced(self, slot: int, entry: int) -> None:
+        self._real_entry[slot] = entry
+        self._displaced[entry] = slot
+        heapq.heappush(self._displaced_heap, entry)

@@ -2,8 +2,8 @@
 
     entry 17 ── carried ──▶ 9,204          locate(17) = 9,204; positions of entry 17 keep their names (rule 1)
 
-Also which entries are held back by rule 6: they are in the channel, belong to a destination, and will be placed later than entries after
-them. Shared by all backlogs of one message manager.
+Also which entries are held back by rule 6: they are in the channel, belong to a destination, and will be placed later than
+entries after them. Shared by all backlogs of one message manager.
 """
 
 from __future__ import annotations
@@ -85,7 +85,10 @@ def batch_in(data: commands.Buffer, entry: int) -> memoryview:
 
 
 def events_in(payload: memoryview) -> int:
-    """How many events a batch has; BatchDamaged for what cannot be one. A client manager checks before it appends, so this is damage."""
+    """How many events a batch has; BatchDamaged for what cannot be one.
+
+    A client manager checks before it appends, so this is damage.
+    """
     if len(payload) < batch.FIXED_LENGTH or not batch.count_of(payload):
         raise BatchDamaged(f"a batch command carries {len(payload)} bytes that are no batch; the channel is damaged")
     return batch.count_of(payload)
@@ -94,6 +97,6 @@ def events_in(payload: memoryview) -> int:
 def check_carried(command: commands.Carried, payload: memoryview) -> None:
     if len(command.entries) != len(command.lengths) or sum(command.lengths) != len(payload):
         raise BatchDamaged(
-            f"a carried command names {len(command.entries)} batches of {sum(command.lengths)} bytes and has {len(payload)} bytes; "
-            "the channel is damaged"
+            f"a carried command names {len(command.entries)} batches of {sum(command.lengths)} bytes "
+            f"and has {len(payload)} bytes; the channel is damaged"
         )

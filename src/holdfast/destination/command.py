@@ -45,7 +45,8 @@ class BatchCommand(Command, frozen=True):
 class Confirm(Command, frozen=True):
     """A recipient has finished with these positions. `ranges`: position.Ranges as bytes.
 
-    `delivered_up_to` is the newest position of this backlog that was handed to any recipient, as far as the sender knows (rule 5).
+    `delivered_up_to` is the newest position of this backlog that was handed to any recipient, as far as the sender knows (rule
+    5).
     """
 
     KIND = 2
@@ -146,7 +147,9 @@ class Attach(Command, frozen=True):
 
 
 class Detach(Command, frozen=True):
-    """A receiver (or with 0, the whole session with its receivers, non-durable subscriptions) is gone; what it held is delivered to others."""
+    """A receiver (or with 0, the whole session with its receivers, non-durable subscriptions) is gone; what it held is
+    delivered to others.
+    """
 
     KIND = 10
     session: str
@@ -158,7 +161,10 @@ class Detach(Command, frozen=True):
 
 
 class OpenProducer(Command, frozen=True):
-    """A producer opens, or asks for its last sequence before it resends. A durable one outlives its session (a Recorder's)."""
+    """A producer opens, or asks for its last sequence before it resends. A durable one outlives its session (a Recorder's).
+
+    Batches below `first_sequence` will not come: a Recorder that was forwarded to another place before has them there.
+    """
 
     KIND = 11
     producer: str
@@ -166,6 +172,7 @@ class OpenProducer(Command, frozen=True):
     is_durable: bool = False
     origin: str = ""
     token: int = 0
+    first_sequence: int = 1
 
 
 class ForgetProducer(Command, frozen=True):

@@ -1,17 +1,19 @@
 """The dead queue `_DMQ`: what could not be delivered, and why. There is one per message manager, and it always exists (rule 13).
 
-An event is not copied to it: the dead queue refers to the same position. Receiving and confirming work as from any queue. What it knows beside that:
+An event is not copied to it: the dead queue refers to the same position. Receiving and confirming work as from any queue.
+What it knows beside that:
 
     deaths       by which destination (and subscription) it was given up, why, after how many deliveries, at which entry
 
-One event of a topic may be given up by several subscriptions: it waits here once, with all its deaths. A command that gives up a million
-events says one reason for all: that is kept once, for the run of slots they were placed in; only what differs is kept by position.
+One event of a topic may be given up by several subscriptions: it waits here once, with all its deaths. A command that gives
+up a million events says one reason for all: that is kept once, for the run of slots they were placed in; only what differs
+is kept by position.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import groupby
 from typing import NamedTuple
 
@@ -40,20 +42,20 @@ Deaths = tuple[Death, ...]
 class DeadQueue(Queue):
     def __init__(self, bodies: Bodies) -> None:
         super().__init__(DEAD, Settings(), bodies, is_reopening=True)
-        self._openings: list[tuple[int, Death]] = []  # (first slot, the death of all from there on that are not told otherwise)
-        self._told: Runs[Deaths] = Runs()
+        self.openings: list[tuple[int, Death]] = []  # (first slot, the death of all from there on that are not told otherwise)
+        self.told: Runs[Deaths] = Runs()
 
     def receive(self, taken: Iterable[Taken], backlog: BacklogKey, reason: str, at: int) -> list[Effect]:
         """These events could not be delivered. They wait here from now on."""
         death = Death(*backlog, reason, 0, at)
         first_slot = self.backlog.next_slot
-        self._openings.append((first_slot, death))
+        self.openings.append((first_slot, death))
         again: list[tuple[int, int]] = []
         for entry, runs in groupby(taken, lambda run: position.entry_of(run.first)):
             self._receive_batch(entry, list(runs), death, again)
         effects: list[Effect] = [Returned(self.key, Ranges.gather(again), 0)] if again else []
         if self.backlog.next_slot == first_slot:
-            self._openings.pop()
+            self.openings.pop()
         else:
             run = self.backlog.next_run(first_slot)
             assert run is not None, "what was just placed waits"
@@ -68,7 +70,7 @@ class DeadQueue(Queue):
             self.backlog.place(entry, runs[0].events, bits(0, runs[0].events - 1) & ~wanted)
             for run in runs:
                 if run.deliveries:
-                    self._told.put(run.first, run.last, (death._replace(deliveries=run.deliveries),))
+                    self.told.put(run.first, run.last, (death._replace(deliveries=run.deliveries),))
             return
         for run in runs:
             self._add_death(run, death._replace(deliveries=run.deliveries), opened, base)
@@ -78,15 +80,15 @@ class DeadQueue(Queue):
         """Add a death to positions of a batch that is here already; those in `opened` did not wait, and have no other."""
         all_of_run = bits(run.first - base, run.last - base)
         for low, high in runs_of(all_of_run & opened):
-            self._told.put(base + low, base + high, (death,))
+            self.told.put(base + low, base + high, (death,))
         opening = (self._opening_of(position.entry_of(base)),)
         for low, high in runs_of(all_of_run & ~opened):
-            for first, last, before in self._told.filled(base + low, base + high, opening):
-                self._told.put(first, last, (*before, death))
+            for first, last, before in self.told.filled(base + low, base + high, opening):
+                self.told.put(first, last, (*before, death))
 
     def deaths(self, waiting: int) -> Deaths:
         """Why a position that waits here was given up, oldest first."""
-        told = self._told.over(waiting, waiting)
+        told = self.told.over(waiting, waiting)
         if told:
             return told[0][2]
         return (self._opening_of(position.entry_of(waiting)),)
@@ -94,18 +96,19 @@ class DeadQueue(Queue):
     def _opening_of(self, entry: int) -> Death:
         slot = self.backlog.slot_of(entry)
         assert slot is not None, f"nothing of entry {entry} waits in the dead queue"
-        if slot >= self._openings[-1][0]:
-            return self._openings[-1][1]
-        return self._openings[bisect_right(self._openings, slot, key=lambda opening: opening[0]) - 1][1]
+        if slot >= self.openings[-1][0]:
+            return self.openings[-1][1]
+        return self.openings[bisect_right(self.openings, slot, key=lambda opening: opening[0]) - 1][1]
 
-    def note_finished(self, effects: Sequence[Effect]) -> None:
-        """Forget why events died that are finished here."""
-        for effect in effects:
-            if isinstance(effect, Finished):
-                for first, last in effect.ranges:
-                    self._told.cut(first, last)
-        oldest = self.backlog.oldest_slot()
-        while len(self._openings) > 1 and self._openings[1][0] <= oldest:
-            del self._openings[0]
-        if not self.backlog.waiting:
-            self._openings.clear()
+    def confirm(self, session: str, ranges: Ranges, delivered_up_to: int, next_entry: int) -> Finished | None:
+        """As from any queue; and why these events died is forgotten."""
+        finished = super().confirm(session, ranges, delivered_up_to, next_entry)
+        if finished is not None:
+            for first, last in finished.ranges:
+                self.told.cut(first, last)
+            oldest = self.backlog.oldest_slot()
+            while len(self.openings) > 1 and self.openings[1][0] <= oldest:
+                del self.openings[0]
+            if not self.backlog.waiting:
+                self.openings.clear()
+        return finished

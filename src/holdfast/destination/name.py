@@ -2,7 +2,8 @@
 
     1 to 255 characters out of letters, digits and . _ - /        orders, plant/7/alarms, billing.eu-west_1
 
-A leading underscore is reserved: `_DMQ`, where dead events go, exists everywhere, and others will come. Nobody creates, deletes or sends to such a name.
+A leading underscore is reserved: `_DMQ`, where dead events go, exists everywhere, and others will come. Nobody creates,
+deletes or sends to such a name.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ def check_destination(name: str) -> None:
 
 
 def check_subscription(name: str, is_durable: bool = True) -> None:
-    """BadName unless a subscription may have this name. Those of a session are named by its client manager, which may use an underscore."""
+    """BadName unless a subscription may have this name.
+
+    Those of a session are named by its client manager, which may use an underscore.
+    """
     _check_letters("subscription", name)
     if is_durable and name.startswith("_"):
         raise BadName(
@@ -39,7 +43,9 @@ def check_subscription(name: str, is_durable: bool = True) -> None:
 
 def _check_letters(what: str, name: str) -> None:
     if not name:
-        raise BadName(f"the name of a {what} is empty; give it 1 to {LENGTH_MAX} letters, digits, '.', '_', '-' or '/'", name=name)
+        raise BadName(
+            f"the name of a {what} is empty; give it 1 to {LENGTH_MAX} letters, digits, '.', '_', '-' or '/'", name=name
+        )
     if len(name) > LENGTH_MAX:
         raise BadName(
             f"{what} '{name[:20]}…' has {len(name)} characters and may have {LENGTH_MAX}; choose a shorter name",

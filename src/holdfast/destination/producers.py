@@ -8,9 +8,10 @@
                                        one: holes are skipped (and remembered) until it is within the window
     one of the skipped                 placed when it comes: late, but not lost
 
-A producer opens by command and is forgotten by command, or with its session unless it is durable; forgetting skips the holes and places what is held. The
-batches of a producer that nobody opened (or "" for none) have no sequence to keep: they are placed as they come. Nothing that was accepted is
-lost, whatever the sequence; at worst it is out of order, or there twice, and only for a producer that broke its window or was forgotten.
+A producer opens by command and is forgotten by command, or with its session unless it is durable; forgetting skips the
+holes and places what is held. The batches of a producer that nobody opened (or "" for none), and those numbered below 1,
+have no sequence to keep: they are placed as they come. Nothing that was accepted is lost, whatever the sequence; at worst
+it is out of order, or there twice, and only for a producer that broke its window or was forgotten.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from typing import Any, NamedTuple
 
 from holdfast.destination.bodies import Bodies
 
-# Batches a producer may have sent and not receipted. More would only fill memory: 64 batches are some 10 ms of the fastest producer.
+# Batches a producer may have sent and not receipted. More would only fill memory: 64 batches are some 10 ms of the
+# fastest producer.
 WINDOW = 64
-# Holes remembered of a producer that skips. Past it the oldest two become one: what lay between them would be placed again, not lost.
+# Holes remembered of a producer that skips. Past it the oldest two become one: what lay between them would be placed
+# again, not lost.
 SKIPPED_MAX = 64
 
 
@@ -47,7 +50,10 @@ class Producer:
         self.skipped: list[tuple[int, int]] = []  # first and last sequence of each hole, ascending
 
     def accept(self, sequence: int, batch: Batch) -> list[Batch]:
-        """What is to be placed now that this batch has come, in order. The batch is held if it is not among them, or a duplicate."""
+        """What is to be placed now that this batch has come, in order.
+
+        The batch is held if it is not among them, or a duplicate.
+        """
         if sequence < self.next_sequence:
             return self._accept_late(sequence, batch)
         if sequence in self.held:
@@ -63,9 +69,7 @@ class Producer:
         if at < 0 or sequence > self.skipped[at][1]:
             return []
         first, last = self.skipped[at]
-        self.skipped[at : at + 1] = [
-            hole for hole in ((first, sequence - 1), (sequence + 1, last)) if hole[0] <= hole[1]
-        ]
+        self.skipped[at : at + 1] = [hole for hole in ((first, sequence - 1), (sequence + 1, last)) if hole[0] <= hole[1]]
         self.recent.append((sequence, batch.entry))
         self._bound_skipped()
         return [batch]
@@ -95,12 +99,18 @@ class Producer:
             yield self.held.pop(self.next_sequence)
             self.next_sequence += 1
 
+    def begin_at(self, sequence: int) -> list[Batch]:
+        """Nothing below this sequence will come any more: what was held for it, in order."""
+        placed = [*self._skip_to(sequence), *self._in_order()] if sequence > self.next_sequence else []
+        self.skipped = [(max(first, sequence), last) for first, last in self.skipped if last >= sequence]
+        return placed
+
     def give_up(self) -> list[Batch]:
         """All that is held, in order, whatever is missing between."""
         return [self.held[sequence] for sequence in sorted(self.held)]
 
     def answer(self) -> dict[str, Any]:
-        """What a producer must know before it resends: every batch up to `last_sequence` is in the channel, and those of the receipts."""
+        """What a producer asks before it resends: every batch up to `last_sequence`, and of the receipts, is in the channel."""
         last = self.skipped[0][0] - 1 if self.skipped else self.next_sequence - 1
         receipts = [list(pair) for pair in sorted(self.recent)]
         return {"producer": self.identifier, "last_sequence": last, "receipts": receipts}
@@ -129,7 +139,7 @@ class Producers:
     def accept(self, identifier: str, sequence: int, batch: Batch) -> list[Batch]:
         """The batches to be placed now, in order."""
         producer = self._producers.get(identifier)
-        if producer is None:
+        if producer is None or sequence < 1:
             return [batch]
         placed = producer.accept(sequence, batch)
         for earlier in placed:
@@ -137,6 +147,13 @@ class Producers:
                 self._bodies.let_go(earlier.entry)
         if producer.held.get(sequence) is batch:
             self._bodies.hold(batch.entry)
+        return placed
+
+    def begin_at(self, producer: Producer, sequence: int) -> list[Batch]:
+        """The producer will not send what is below this sequence: what is to be placed now, in order."""
+        placed = producer.begin_at(sequence)
+        for batch in placed:
+            self._bodies.let_go(batch.entry)
         return placed
 
     def forget(self, identifier: str) -> list[Batch]:
@@ -151,9 +168,3 @@ class Producers:
         self._producers[producer.identifier] = producer
         for batch in producer.held.values():
             self._bodies.hold(batch.entry)
-
-    def of_session(self, session: str) -> list[str]:
-        """The producers that go with a session."""
-        return [
-            producer.identifier for producer in self if producer.session == session and not producer.is_durable
-        ]

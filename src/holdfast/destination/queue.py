@@ -7,8 +7,9 @@ Who holds a waiting event is not known here but in `delivery`, which only a prim
 know what arrived. It hears from the client managers what their recipients hold, delivers the rest again, and the first
 confirm in channel order counts (rules 3 and 4).
 
-All checks come before any change: a refused command changes nothing. This module reads no clock, draws no random numbers and does no
-I/O: the same commands in the same order give the same state, which is what lets a backup follow the channel and arrive here.
+All checks come before any change: a refused command changes nothing. This module reads no clock, draws no random numbers
+and does no I/O: the same commands in the same order give the same state, which is what lets a backup follow the channel and
+arrive here.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 from holdfast.destination.backlog import Backlog
 from holdfast.destination.bodies import Bodies
 from holdfast.destination.command import Settings
-from holdfast.destination.effect import BacklogKey, Effect, Finished, Placed, Returned
+from holdfast.destination.effect import BacklogKey, Finished, Placed, Returned
 from holdfast.destination.receivers import Receivers
 from holdfast.errors import Detached, NoSuchPosition
 from holdfast.event import position
@@ -59,22 +60,22 @@ class Queue:
         self.backlog.place(entry, events)
         return Placed(self.key, position.of(entry), events)
 
-    def confirm(self, session: str, ranges: Ranges, delivered_up_to: int, next_entry: int) -> list[Effect]:
+    def confirm(self, session: str, ranges: Ranges, delivered_up_to: int, next_entry: int) -> Finished | None:
         """A recipient has finished with these.
 
         Client managers resend confirms after a takeover: what is finished already is passed over.
         """
         self._check(session, ranges, next_entry)
         self._check_position(delivered_up_to, next_entry)
-        self.backlog.note_delivered(delivered_up_to)
+        self.backlog.history.note_delivered(delivered_up_to)
         finished = self.backlog.finish(ranges)
-        return [Finished(self.key, finished)] if finished else []
+        return Finished(self.key, finished) if finished else None
 
-    def release(self, session: str, ranges: Ranges, not_before_ms: int, is_counted: bool, next_entry: int) -> list[Effect]:
+    def release(self, session: str, ranges: Ranges, not_before_ms: int, is_counted: bool, next_entry: int) -> Returned | None:
         """A recipient gives these back, to be delivered again. What is finished stays finished."""
         self._check(session, ranges, next_entry)
         returned = self.backlog.give_back(ranges, not_before_ms, is_counted)
-        return [Returned(self.key, returned, not_before_ms)] if returned else []
+        return Returned(self.key, returned, not_before_ms) if returned else None
 
     def reject(self, session: str, ranges: Ranges, next_entry: int) -> list[Taken]:
         """A recipient refuses these for good: they were delivered once more than had been counted, and leave this queue."""

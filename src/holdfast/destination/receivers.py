@@ -1,6 +1,7 @@
 """Who receives from a queue or a subscription: receivers of sessions, and since which entry of the channel.
 
-Only attachment is known here, because confirms depend on it (rule 4): whoever is not attached may not confirm. What a receiver holds is not (rule 3).
+Only attachment is known here, because confirms depend on it (rule 4): whoever is not attached may not confirm. What a
+receiver holds is not (rule 3).
 """
 
 from __future__ import annotations

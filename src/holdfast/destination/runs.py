@@ -2,10 +2,10 @@
 
     entry 7    │ 2..9: 'a' │ 10..10: 'b' │          what is not in a run has no value
 
-Three things are kept this way: how often positions came back, before when they must not be delivered again, and who holds them.
-All of them concern few positions at a time, mostly whole slices of a batch: the cost is one small list per batch concerned,
-and nothing for the others. A run never reaches over the end of its entry. Touching runs of equal value are one run, so that equal contents
-look equal however they came about.
+Three things are kept this way: how often positions came back, before when they must not be delivered again, and who holds
+them. All of them concern few positions at a time, mostly whole slices of a batch: the cost is one small list per batch
+concerned, and nothing for the others. A run never reaches over the end of its entry. Touching runs of equal value are one
+run, so that equal contents look equal however they came about.
 """
 
 from __future__ import annotations
@@ -28,6 +28,10 @@ class Runs(Generic[Value]):
 
     def __bool__(self) -> bool:
         return bool(self._by_entry)
+
+    def __len__(self) -> int:
+        """How many entries have a run."""
+        return len(self._by_entry)
 
     def __iter__(self) -> Iterator[Run[Value]]:
         """All runs, in the order of their positions."""

@@ -15,3 +15,4 @@ class Session:
     since: int  # the entry that introduced it
     receivers: dict[int, BacklogKey] = field(default_factory=dict)
     subscriptions: list[BacklogKey] = field(default_factory=list)  # non-durable ones
+    producers: dict[str, None] = field(default_factory=dict)  # opened by it, in order; those that are durable stay when it goes

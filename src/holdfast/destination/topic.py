@@ -3,8 +3,8 @@
     batch ─▶ topic ─┬▶ subscription "audit"   waiting, finished, each for itself
                     └▶ subscription "pager"
 
-A batch is finished when every subscription has finished it (A5); with no subscription it is finished at once. All subscriptions refer to the same
-positions: an event is in the channel once, however many wait for it.
+A batch is finished when every subscription has finished it (A5); with no subscription it is finished at once. All
+subscriptions refer to the same positions: an event is in the channel once, however many wait for it.
 """
 
 from __future__ import annotations
@@ -38,24 +38,18 @@ class Topic:
             )
         return found
 
-    def subscribe(self, name: str, owner: str) -> bool:
-        """Add a subscription, unless it is there. Whether it is new."""
+    def subscribe(self, name: str, owner: str) -> Subscription | None:
+        """Add a subscription, unless it is there; the new one."""
         found = self.subscriptions.get(name)
         if found is None:
-            self.subscriptions[name] = Subscription(self.name, name, self.settings, self._bodies, owner)
-            return True
+            self.subscriptions[name] = added = Subscription(self.name, name, self.settings, self._bodies, owner)
+            return added
         if found.owner != owner:
             kept = f"belongs to session '{found.owner}'" if found.owner else "is durable"
-            raise SubscriptionInUse(f"{found.title} is there already and {kept}; use another name", topic=self.name, subscription=name)
-        return False
-
-    def unsubscribe(self, name: str) -> None:
-        found = self.subscription(name)
-        if len(found.receivers):
             raise SubscriptionInUse(
-                f"{found.title} has {len(found.receivers)} receivers; close them first", topic=self.name, subscription=name
+                f"{found.title} is there already and {kept}; use another name", topic=self.name, subscription=name
             )
-        del self.subscriptions[name]
+        return None
 
     def describe(self) -> dict[str, Any]:
         subscriptions = [subscription.describe() for subscription in self.subscriptions.values()]

@@ -1,7 +1,7 @@
 """An event: when it was recognised, who recognised it, its nature, its details.
 
-The attributes are those of CloudEvents 1.0 (`id source type time subject datacontenttype dataschema data`), and beside them what a
-messaging system needs: `properties` for selectors, `priority`, `ttl_ms`, `group`, `correlation_id`, `reply_to`.
+The attributes are those of CloudEvents 1.0 (`id source type time subject datacontenttype dataschema data`), and beside them
+what a messaging system needs: `properties` for selectors, `priority`, `ttl_ms`, `group`, `correlation_id`, `reply_to`.
 
     Event     what a program makes and sends
     Head      what travels of it, apart from its body: small, decoded only when somebody looks

@@ -124,7 +124,9 @@ class Counter:
         return self._end - self._next
 
     def take(self, count: int = 1) -> int:
-        """The first of `count` consecutive identifiers. The caller checks `left` first and advances the start when it is too few."""
+        """The first of `count` consecutive identifiers. The caller checks `left` first and advances the start when it is too
+        few.
+        """
         if count > self.left:
             raise OverflowError(f"{count} identifiers wanted, {self.left} left of this start; take a new start")
         first = self._next

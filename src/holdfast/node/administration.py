@@ -17,7 +17,7 @@ def answer(manager: MessageManager, action: str, arguments: dict[str, Any]) -> A
     if action == "describe":
         return _with_in_flight(manager, manager.directory.describe(_text(arguments, "name")))
     if action == "subscriptions":
-        return manager.directory.describe(_text(arguments, "topic"), kind="topic")["subscriptions"]
+        return manager.directory.describe(_text(arguments, "topic")).get("subscriptions", [])
     return status(manager)
 
 

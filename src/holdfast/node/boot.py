@@ -19,6 +19,10 @@ class BootContents(Protocol):
     @property
     def producer(self) -> str: ...
 
+    @property
+    def first(self) -> int:
+        """The least sequence it may still hold; what is below is durable elsewhere."""
+
     def commands(self) -> Iterator[Recorded]: ...
 
     def release(self, through: int) -> None:

@@ -1,13 +1,14 @@
 """One link of a client manager: frames in; receipts, answers and deliveries back as frames.
 
-A frame that breaks the rules of the conversation ends the link with a Goodbye that says why; a request that is merely refused is answered with
-Failed, and the link goes on. Nothing a client says can do more than end its own link.
+A frame that breaks the rules of the conversation ends the link with a Goodbye that says why; a request that is merely refused
+is answered with Failed, and the link goes on. Nothing a client says can do more than end its own link.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holdfast.bus.message import CreditGranted, Delivered, ReceiverGone
@@ -47,7 +48,7 @@ class ClientLink:
     # --- frames in ---------------------------------------------------------------------------------------------------
 
     def _received(self, got: Frame) -> None:
-        if self._is_over:
+        if self._is_over or self._conversation.state is State.ENDED:
             return
         try:
             reply = self._conversation.hear(got)
@@ -65,7 +66,9 @@ class ClientLink:
         elif isinstance(message, frame.Credit):
             self._credit(self._session(got.session), message)
         elif isinstance(message, frame.OpenSession):
-            self._open_session(got.session, message)
+            # Whether a session can be resumed is known only when the channel is replayed; a new one need not wait.
+            opening = partial(self._open_session, got.session, message)
+            self._manager.messages.when_primary(opening) if message.resume else opening()
         elif isinstance(message, frame.Hello):
             self._welcome(message)
         elif isinstance(message, frame.Goodbye):
@@ -85,8 +88,11 @@ class ClientLink:
         self._say(0, frame.Welcome(version, settings.name, frame.FRAME_BYTES_MAX, settings.heartbeat_ms, settings.window))
 
     def _open_session(self, number: int, message: frame.OpenSession) -> None:
+        if self._is_over:
+            return
         if number in self._sessions:
-            raise ProtocolError(f"session number {number} is taken on this link; count up from 1", session=number)
+            self.end(ProtocolError(f"session number {number} is taken on this link; count up from 1", session=number))
+            return
         session, first_id, is_resumed = self._manager.open_session(message.name, message.resume, self)
         self._sessions[number] = session
         self._numbers[session.id] = number
@@ -171,8 +177,10 @@ class ClientLink:
         slices = [frame.Slice(each.first, each.events, each.deliveries, each.is_adjoining, len(each.batch)) for each in chosen]
         body = chosen[0].batch if len(chosen) == 1 else b"".join(each.batch for each in chosen)
         self._say(number, frame.Deliver(message.receiver, slices), body)
-        if self._link.is_congested and self._link.bytes_waiting > self._manager.settings.link_bytes_max:
-            self.end(ProtocolError("this client grants credit for what it does not read; its link is given up, its events are kept"))
+        if self._link.bytes_waiting > self._manager.settings.link_bytes_max:
+            self.end(
+                ProtocolError("this client grants credit for what it does not read; its link is given up, its events are kept")
+            )
 
     def receiver_gone(self, message: ReceiverGone) -> None:
         number = self._numbers.get(message.session)

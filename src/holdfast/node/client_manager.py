@@ -1,11 +1,12 @@
-"""The client manager: owns sessions. It checks who may do what, appends commands to the channel, and hands answers and deliveries back.
+"""The client manager: owns sessions. It checks who may do what, appends commands to the channel, and hands answers and
+deliveries back.
 
     client ⇄ link ⇄ ClientLink (one a link) ─▶ ClientManager ─▶ channel      what must not be lost
                                                      ⇅
                                                     bus ⇄ message manager    deliveries, answers, credit
 
-It keeps no critical state: sessions and receivers are commands in the channel, unreceipted batches are in the client. What it holds can be
-lost with it, and the clients go on at another.
+It keeps no critical state: sessions and receivers are commands in the channel, unreceipted batches are in the client. What it
+holds can be lost with it, and the clients go on at another.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from holdfast.bus.bus import Bus
 from holdfast.bus.message import Delivered, LinkDown, Question, ReceiverGone, Reply
@@ -30,6 +31,8 @@ from holdfast.session.session import Session
 from holdfast.wire.link import Link
 
 log = logging.getLogger("holdfast.client_manager")
+
+Kind = Literal["queue", "topic"]
 
 # How often sessions whose grace is over are looked for; a fifth of the grace, so that it is kept to within 20 %.
 _LOOKS_PER_GRACE = 5
@@ -129,11 +132,11 @@ class ClientManager:
     def is_created(self, destination: str) -> bool:
         return destination in self._created
 
-    def create_on_first_use(self, destination: str, kind: str) -> None:
+    def create_on_first_use(self, destination: str, kind: Kind) -> None:
         """Put "create it if it is not there" into the channel, ahead of what is about to be appended."""
         self._created[destination] = None
         self.next_token(lambda _: self._created.pop(destination, None), lambda _: self._created.pop(destination, None))
-        create = command.Create(destination, kind, is_implicit=True, origin=self.subject, token=self._token)  # type: ignore[arg-type]
+        create = command.Create(destination, kind, is_implicit=True, origin=self.subject, token=self._token)
         self.submit(create, self._token)
 
     # --- questions and answers ---------------------------------------------------------------------------------------

@@ -2,9 +2,9 @@
 
     effects, credit ──▶ delivery (machine) ──handout──▶ fetch from the channel ──▶ bus ──▶ client manager
 
-One small task a backlog, alive only while there is something to hand out, so that a backlog that waits for the disk holds up no other.
-Memory: what one task has fetched and not yet published is bounded by FETCH_BYTES and one batch; what is published and not yet taken, by
-the credit of its receiver.
+One small task a backlog, alive only while there is something to hand out, so that a backlog that waits for the disk holds up no
+other. Memory: what one task has fetched and not yet published is bounded by FETCH_BYTES and one batch; what is published and
+not yet taken, by the credit of its receiver.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast.channel.channel import Channel, Purpose
 from holdfast.destination import command, effect
 from holdfast.destination.delivery import Delivery, Handout, HandoutSlice
 from holdfast.destination.directory import Directory
-from holdfast.errors import BatchDamaged, Blocked, Damaged
+from holdfast.errors import BatchDamaged, Blocked, Closed, HoldfastError
 from holdfast.event import position
 from holdfast.event.batch import Batch
 from holdfast.event.position import Ranges
@@ -33,6 +33,7 @@ BacklogKey = effect.BacklogKey
 
 # Bytes fetched for one publication: large enough to make a round trip worth it, small enough to be fair and to fit a frame.
 FETCH_BYTES = 512 << 10
+FETCH_COUNT_MAX = 1_000
 EVENTS_MAX = 1_000
 
 
@@ -57,7 +58,9 @@ class Deliverer:
     # --- becoming primary --------------------------------------------------------------------------------------------
 
     def begin(self, epoch: int, early: Mapping[BacklogKey, Ranges]) -> None:
-        """Start delivering. Receivers that were attached before are waited for a little, so that what they hold is not sent twice (rule 15)."""
+        """Start delivering. Receivers that were attached before are waited for a little, so that what they hold is not sent
+        twice (rule 15).
+        """
         self.epoch = epoch
         for key in self._directory.backlogs():
             self._create(key)
@@ -74,8 +77,8 @@ class Deliverer:
         self.wake()
 
     def _create(self, key: BacklogKey) -> None:
-        limit = self._directory.redelivery_limit(key)
-        self.deliveries[key] = Delivery(self._directory.backlog(key), limit)
+        queue = self._directory.queue(key)
+        self.deliveries[key] = Delivery(queue.backlog, queue.settings.redelivery_limit)
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
@@ -170,11 +173,15 @@ class Deliverer:
                 await self._hand_over(key, delivery, handout)
                 await asyncio.sleep(0)  # a turn for everyone else
             await self._bury(key, delivery.take_exhausted(), "redelivered too often")
-        except Damaged as problem:
-            log.critical("nothing more is delivered from %s: %s", key, problem)
+        except Closed:
+            pass
+        except HoldfastError as problem:  # what could not be read stays where it is, unfinished; the rest goes on
+            log.critical("some events of %s cannot be delivered: %s", key, problem)
 
     async def _hand_over(self, key: BacklogKey, delivery: Delivery, handout: Handout) -> None:
-        """Fetch and publish a handout in pieces of FETCH_BYTES; what the receiver's credit in bytes no longer covers is given back."""
+        """Fetch and publish a handout in pieces of FETCH_BYTES; what the receiver's credit in bytes no longer covers is given
+        back.
+        """
         slices = handout.slices
         begin = 0
         while begin < len(slices):
@@ -192,23 +199,21 @@ class Deliverer:
 
     async def _fetch(self, key: BacklogKey, slices: Sequence[HandoutSlice], begin: int) -> tuple[int, list[DeliveredSlice]]:
         """Slices from `begin` on with their bytes, until FETCH_BYTES are reached; and where it stopped."""
+        wanted = slices[begin : begin + FETCH_COUNT_MAX]
+        entries = [position.entry_of(each.first) for each in wanted]
+        commands = await self._channel.fetch([self._directory.locate(entry) for entry in entries], FETCH_BYTES)
         ready: list[DeliveredSlice] = []
-        total = 0
-        for end in range(begin, len(slices)):
-            each = slices[end]
-            entry = position.entry_of(each.first)
-            (found,) = await self._channel.fetch([self._directory.locate(entry)])
+        for each, entry, found in zip(wanted, entries, commands, strict=False):
             try:
                 batch = Batch(self._directory.batch_in(found, entry))
                 data = batch.slice(position.index_of(each.first), each.events)
             except (BatchDamaged, IndexError) as problem:
-                await self._bury(key, Ranges.of((each.first, each.first + each.events - 1)), f"the batch cannot be read: {problem}")
+                await self._bury(
+                    key, Ranges.of((each.first, each.first + each.events - 1)), f"the batch cannot be read: {problem}"
+                )
                 continue
             ready.append(DeliveredSlice(each.first, each.events, each.deliveries, each.is_adjoining, data))
-            total += len(data)
-            if total >= FETCH_BYTES:
-                return end + 1, ready
-        return len(slices), ready
+        return begin + len(commands), ready
 
     async def _bury(self, key: BacklogKey, ranges: Ranges, reason: str) -> None:
         if not ranges:

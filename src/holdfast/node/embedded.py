@@ -1,7 +1,7 @@
 """Embedded mode: a node in the caller's own process and loop, reached over in-process links. `file:` and `memory:` URLs end here.
 
-`memory:NAME` is shared by all who name it in one process; `memory:` alone belongs to its one client. A folder is owned by one node at a time:
-a second process is told that the journal is in use, and to run a server instead.
+`memory:NAME` is shared by all who name it in one process; `memory:` alone belongs to its one client. A folder is owned by one
+node at a time: a second process is told that the journal is in use, and to run a server instead.
 """
 
 from __future__ import annotations

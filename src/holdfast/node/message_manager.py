@@ -6,8 +6,8 @@
 
 The rhythm is always: read, apply, then speak; nothing is said that is not durable, because nothing that is not durable is read.
 
-Starting (rule 16): restore the newest snapshot, replay what comes after it, then claim the next epoch in the channel. From its own
-claim on it is primary. Events are accepted meanwhile; those of producers that appeared during the start are delivered first,
+Starting (rule 16): restore the newest snapshot, replay what comes after it, then claim the next epoch in the channel. From its
+own claim on it is primary. Events are accepted meanwhile; those of producers that appeared during the start are delivered first,
 then what was unfinished before (A7), then what is new.
 """
 
@@ -16,13 +16,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from holdfast.bus.bus import Bus
 from holdfast.bus.message import CreditGranted, Holding, LinkDown, Question, ReceiverGone, Reply
 from holdfast.channel.channel import Channel, Entry, Purpose
 from holdfast.destination import command, effect
 from holdfast.destination.directory import Directory
-from holdfast.errors import HoldfastError, Refused
+from holdfast.errors import Closed, Damaged, HoldfastError, Refused
 from holdfast.node import administration
 from holdfast.node.clock import Clock
 from holdfast.node.deliverer import Deliverer
@@ -52,8 +53,9 @@ class MessageManager:
         self._upkeep: Upkeep | None = None
         self._tail = 0
         self._start_order = StartOrder()
+        self._replayed = asyncio.Event()
         self._claimed = asyncio.Event()
-        self._questions: list[Question] = []
+        self._waiting: list[Callable[[], None]] = []
         self._following: asyncio.Task[None] | None = None
         self._stop_listening: Callable[[], None] = lambda: None
 
@@ -66,10 +68,12 @@ class MessageManager:
             self.directory = Directory.restore(snapshot.chunks)
             self.applied = snapshot.at
         elif self.channel.first > 1:
-            raise Refused(f"the channel begins at entry {self.channel.first} and has no snapshot of what came before; restore a backup")
+            raise Refused(
+                f"the channel begins at entry {self.channel.first} and has no snapshot of what came before; restore a backup"
+            )
         self._tail = self.channel.durable
         if self.applied >= self._tail:
-            self._start_order.reached_tail(self.directory)
+            self._reach_tail()
         self._deliverer = Deliverer(self.directory, self.channel, self._bus, self._clock, self._settings)
         self._upkeep = Upkeep(self.directory, self.channel, self._settings)
         self._stop_listening = self._bus.listen(subject_of(self.name), self._hear)
@@ -111,9 +115,14 @@ class MessageManager:
                 if self.is_primary:
                     self._wake()
                 await asyncio.sleep(0)  # a long replay or a flood leaves every other task its turn
+        except Closed:
+            raise
         except HoldfastError as problem:
             self.failure = problem
             log.critical("message manager %s stops: %s", self.name, problem)
+        except Exception as problem:  # a fault of ours: going on would let the state drift from the channel
+            self.failure = Damaged(f"entry {self.applied + 1} could not be applied: {problem!r}; report this with the journal")
+            log.critical("message manager %s stops", self.name, exc_info=problem)
         finally:
             claiming.cancel()
             await asyncio.gather(claiming, return_exceptions=True)
@@ -121,8 +130,7 @@ class MessageManager:
     async def _claim_when_replayed(self, before_claim: Callable[[], Awaitable[None]] | None) -> None:
         if before_claim is not None:
             await before_claim()
-        while self.applied < self._tail:
-            await asyncio.sleep(0.002)
+        await self._replayed.wait()
         claim = command.Claim(epoch=self.directory.epoch + 1, node=self.name)
         await self.channel.append(command.encode(claim), Purpose.UPKEEP)
 
@@ -132,9 +140,14 @@ class MessageManager:
         if not self.is_primary and entry.number > self._tail:
             self._start_order.note(entry, effects)
         elif entry.number == self._tail:
-            self._start_order.reached_tail(self.directory)
+            self._reach_tail()
         for each in effects:
             self._act(each)
+
+    def _reach_tail(self) -> None:
+        """Everything from before this start is applied."""
+        self._start_order.reached_tail(self.directory)
+        self._replayed.set()
 
     def _act(self, each: effect.Effect) -> None:
         if isinstance(each, effect.Answer):
@@ -162,14 +175,21 @@ class MessageManager:
         self._deliverer.begin(claimed.epoch, self._start_order.ranges)
         self._upkeep.begin(claimed.epoch)
         self._claimed.set()
-        for question in self._questions:
-            self._answer(question)
-        self._questions.clear()
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            each()
 
     def _wake(self) -> None:
         assert self._deliverer is not None and self._upkeep is not None
         self._deliverer.wake()
         self._upkeep.look(self.applied)
+
+    def when_primary(self, function: Callable[[], None]) -> None:
+        """Call it when the state is known: at once, or when the channel is replayed."""
+        if self.is_primary:
+            function()
+        else:
+            self._waiting.append(function)
 
     # --- what client managers say ------------------------------------------------------------------------------------
 
@@ -182,10 +202,7 @@ class MessageManager:
         elif isinstance(message, LinkDown):
             self._deliverer.pause(message.session)
         elif isinstance(message, Question):
-            if self.is_primary:
-                self._answer(message)
-            else:
-                self._questions.append(message)
+            self.when_primary(partial(self._answer, message))
 
     def _answer(self, question: Question) -> None:
         try:

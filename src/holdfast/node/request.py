@@ -2,14 +2,15 @@
 
     OpenProducer, ForgetProducer, Attach, Settle, DetachReceiver, CloseSession, Manage
 
-Each is answered exactly once: when the command it became is applied, or at once with the refusal. Nothing here changes state; commands do.
+Each is answered exactly once: when the command it became is applied, or at once with the refusal. Nothing here changes state;
+commands do.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.bus.message import Holding
 from holdfast.channel.channel import Receipt
@@ -57,9 +58,14 @@ class Request:
         producer = message.producer or self._manager.new_producer()
         session.producers[producer] = message.is_durable
         if message.producer:
-            self._submit(lambda origin, token: command.OpenProducer(producer, session.id, message.is_durable, origin, token))
+            self._submit(
+                lambda origin, token: command.OpenProducer(
+                    producer, session.id, message.is_durable, origin, token, message.first_sequence
+                )
+            )
             return
-        # A new producer has no past: it may send as soon as its opening is durable, even while the channel is being replayed (A6).
+        # A new producer has no past: it may send as soon as its opening is durable, even while the channel is being replayed
+        # (A6).
         opening = self._manager.append(command.OpenProducer(producer, session.id, message.is_durable))
         opening.add_done_callback(lambda done: self._producer_opened(producer, done))
 
@@ -80,16 +86,20 @@ class Request:
         held = read_ranges(message.held)
         subscription = message.subscription
         if message.kind == "queue" and subscription:
-            raise WrongKind(f"a queue has no subscriptions; receive from {message.destination!r} without a name", destination=message.destination)
+            raise WrongKind(
+                f"a queue has no subscriptions; receive from {message.destination!r} without a name",
+                destination=message.destination,
+            )
         if message.destination != name.DEAD:
             check_destination(self._manager, message.destination, message.kind)
         if message.kind == "topic":
             is_durable = bool(subscription)
-            # A "~" cannot stand in a name that a client gives: a durable subscription is never mistaken for this.
-            subscription = subscription or f"~{session.id}-{receiver}"
-            if is_durable:
-                name.check(subscription)
-            self._manager.append(command.Subscribe(message.destination, subscription, is_durable, "" if is_durable else session.id))
+            # Names that clients give have no leading underscore: a durable subscription is never mistaken for this.
+            subscription = subscription or f"_{session.id}-{receiver}"
+            name.check_subscription(subscription, is_durable)
+            self._manager.append(
+                command.Subscribe(message.destination, subscription, is_durable, "" if is_durable else session.id)
+            )
         session.open_receiver(receiver, ReceiverPlace(message.destination, subscription))
         self._manager.tell_messages(Holding(self._manager.subject, session.id, receiver, held))
         self._submit(
@@ -135,23 +145,24 @@ class Request:
         if make is None:
             known = ", ".join(sorted({*QUESTIONS, *_COMMANDS}))
             raise BadSetting(f"there is no action {message.action!r}; there are: {known}", action=message.action)
-        try:
-            self._submit(make(message.arguments))
-        except (KeyError, TypeError, ValueError) as problem:
-            raise BadSetting(f"{message.action}: argument {problem} is missing or of the wrong type", action=message.action) from problem
+        self._submit(make(message.arguments))
 
 
-def check_destination(manager: ClientManager, destination: str, kind: str) -> None:
+def check_destination(manager: ClientManager, destination: str, kind: Literal["queue", "topic"]) -> None:
     """Refuse what cannot be used, before anything is accepted; create what does not exist, if that is allowed.
 
-    While the channel is still being replayed, what exists is not known yet: then "create it if it is not there" goes ahead of the batch.
+    While the channel is still being replayed, what exists is not known yet: then "create it if it is not there" goes ahead of
+    the batch.
     """
-    found = manager.messages.directory.kind_of(destination)
+    known = manager.messages.directory.catalog.destinations.get(destination)
+    found = known.kind if known is not None else None
     if found == kind and destination != name.DEAD:
         return
-    name.check(destination)
+    name.check_destination(destination)
     if found is not None:
-        raise WrongKind(f"{destination!r} is a {found}, not a {kind}; use client.{found}({destination!r})", destination=destination)
+        raise WrongKind(
+            f"{destination!r} is a {found}, not a {kind}; use client.{found}({destination!r})", destination=destination
+        )
     if manager.is_created(destination):
         return
     if not manager.settings.is_create_on_first_use:
@@ -169,23 +180,44 @@ def read_ranges(data: bytes) -> Ranges:
 
 
 def _create(given: dict[str, Any]) -> Maker:
-    kind = given["kind"]
+    kind = given.get("kind")
     if kind not in ("queue", "topic"):
         raise BadSetting(f"a destination is a queue or a topic, not {kind!r}", kind=str(kind))
     limit = given.get("redelivery_limit", 0)
     if not isinstance(limit, int) or limit < 0:
         raise BadSetting(f"redelivery_limit is a number of deliveries, 0 for no limit, not {limit!r}", setting="redelivery_limit")
     settings = command.Settings(redelivery_limit=limit)
-    return lambda origin, token: command.Create(name.check(given["name"]), kind, settings, False, origin, token)
+    created = _text(given, "name")
+    return lambda origin, token: command.Create(created, kind, settings, False, origin, token)
+
+
+def _delete(given: dict[str, Any]) -> Maker:
+    deleted = _text(given, "name")
+    return lambda origin, token: command.Delete(deleted, origin, token)
+
+
+def _subscribe(given: dict[str, Any]) -> Maker:
+    topic, subscription = _text(given, "topic"), _text(given, "name")
+    return lambda origin, token: command.Subscribe(topic, subscription, True, "", origin, token)
+
+
+def _unsubscribe(given: dict[str, Any]) -> Maker:
+    topic, subscription = _text(given, "topic"), _text(given, "name")
+    return lambda origin, token: command.Unsubscribe(topic, subscription, origin, token)
+
+
+def _text(given: dict[str, Any], argument: str) -> str:
+    value = given.get(argument)
+    if not isinstance(value, str):
+        raise BadSetting(f"{argument} must be given, as text", setting=argument)
+    return value
 
 
 _COMMANDS: dict[str, Callable[[dict[str, Any]], Maker]] = {
     "create": _create,
-    "delete": lambda given: lambda origin, token: command.Delete(name.check(given["name"]), origin, token),
-    "subscribe": lambda given: (
-        lambda origin, token: command.Subscribe(given["topic"], name.check(given["name"]), True, "", origin, token)
-    ),
-    "unsubscribe": lambda given: lambda origin, token: command.Unsubscribe(given["topic"], given["name"], origin, token),
+    "delete": _delete,
+    "subscribe": _subscribe,
+    "unsubscribe": _unsubscribe,
 }
 
 _ANSWERS: dict[type[frame.Message], Any] = {

@@ -25,7 +25,9 @@ log = logging.getLogger("holdfast.server")
 
 
 class Server:
-    def __init__(self, settings: NodeSettings, data: Path, host: str, port: int, boot: Callable[[], BootContents] | None = None) -> None:
+    def __init__(
+        self, settings: NodeSettings, data: Path, host: str, port: int, boot: Callable[[], BootContents] | None = None
+    ) -> None:
         self._settings = settings
         self._data = data
         self._host = host
@@ -90,7 +92,7 @@ class Server:
             log.error("the boot recorder is left alone: %s", problem)
             return
         try:
-            opening = command.OpenProducer(contents.producer, is_durable=True)
+            opening = command.OpenProducer(contents.producer, is_durable=True, first_sequence=contents.first)
             await channel.append(command.encode(opening), Purpose.UPKEEP)
             last = 0
             pending = []

@@ -1,4 +1,5 @@
-"""Who comes first after a start (A7): what was recorded while the system was starting, then what was unfinished before, then what is new.
+"""Who comes first after a start (A7): what was recorded while the system was starting, then what was unfinished before, then
+what is new.
 
 Between the tail that was found and the claim of the new primary lie the batches that arrived during the start, a boot Recorder's
 among them. They are preferred by delivery, with one exception (rule 14): a producer's own sequence is never broken, so the
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from holdfast.channel.channel import Entry
 from holdfast.destination import command, effect
 from holdfast.destination.directory import Directory
+from holdfast.destination.producers import WINDOW, Producer
 from holdfast.event.position import Ranges
 
 
@@ -22,7 +24,10 @@ class StartOrder:
 
     def reached_tail(self, directory: Directory) -> None:
         """Everything from before the start is applied: remember whose events are unfinished."""
-        self._unfinished = frozenset(directory.producers_with_unfinished())
+        oldest = directory.oldest_needed()
+        self._unfinished = frozenset(
+            producer.identifier for producer in directory.producers if _may_have_unfinished(producer, directory, oldest)
+        )
 
     def note(self, entry: Entry, effects: Sequence[effect.Effect]) -> None:
         """An entry that arrived during the start was applied."""
@@ -35,3 +40,11 @@ class StartOrder:
         for each in effects:
             if isinstance(each, effect.Placed):
                 self.ranges.setdefault(each.backlog, Ranges()).add_last(each.first, each.first + each.events - 1)
+
+
+def _may_have_unfinished(producer: Producer, directory: Directory, oldest_needed: int) -> bool:
+    """Only the newest batches of a producer are known one by one; older ones may be unfinished if anything that old is needed."""
+    entries = [entry for _, entry in producer.recent]
+    if any(directory.catalog.is_needed(entry) for entry in entries):
+        return True
+    return len(entries) == WINDOW and oldest_needed < min(entries)

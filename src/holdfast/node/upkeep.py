@@ -4,8 +4,8 @@
     release     what no backlog needs and the snapshot covers (rule 8: a prefix only)
     carry       the few unfinished batches of an old, mostly finished stretch are copied forward, so that it can be freed (rule 9)
 
-One round at a time, in the background, begun when enough was applied since the last one or when space is short. Memory: a snapshot is
-encoded once (about 12 bytes a waiting batch); carrying holds a quarter of a segment.
+One round at a time, in the background, begun when enough was applied since the last one or when space is short. Memory: a
+snapshot is encoded once (about 12 bytes a waiting batch); carrying holds a quarter of a segment.
 """
 
 from __future__ import annotations
@@ -123,7 +123,9 @@ def _in_commands(batches: Sequence[tuple[int, Buffer]]) -> list[list[tuple[int, 
     for entry, batch in batches:
         if room < len(batch) or len(groups[-1]) >= 2_000:
             groups.append([])
-            room = COMMAND_BYTES_MAX - _CARRIED_HEAD_BYTES if len(batch) <= COMMAND_BYTES_MAX - _CARRIED_HEAD_BYTES else len(batch)
+            room = (
+                COMMAND_BYTES_MAX - _CARRIED_HEAD_BYTES if len(batch) <= COMMAND_BYTES_MAX - _CARRIED_HEAD_BYTES else len(batch)
+            )
         groups[-1].append((entry, batch))
         room -= len(batch)
     return groups

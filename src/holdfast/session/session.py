@@ -3,8 +3,8 @@
     present ── link lost ──▶ away ── resumed in time ──▶ present
                               └──── grace over ────────▶ gone (detach becomes a command)
 
-It knows its receivers and producers, refuses what does not belong to it, and bounds what a client can have outstanding. It holds no event: what
-is in flight is known to `delivery`, what is unreceipted to the client. Pure: the caller brings the time.
+It knows its receivers and producers, refuses what does not belong to it, and bounds what a client can have outstanding. It
+holds no event: what is in flight is known to `delivery`, what is unreceipted to the client. Pure: the caller brings the time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Session:
         known = self.receivers.get(number)
         if known is not None and known != place:
             raise ProtocolError(
-                f"receiver {number} of session {self.id} is open on {known.destination!r}; close it or use another number", receiver=number
+                f"receiver {number} of session {self.id} is open on {known.destination!r}; close it or use another number",
+                receiver=number,
             )
         if number < 1 or len(self.receivers) >= RECEIVERS_MAX:
             raise ProtocolError(f"receivers are numbered from 1, at most {RECEIVERS_MAX} in a session", receiver=number)

@@ -3,13 +3,14 @@
     SILENT ──Hello──▶ GREETING ──Welcome──▶ OPEN ──Goodbye──▶ ENDED
        └───────────────── Goodbye ─────────────────────────────▲
 
-Each end of a link has one `Conversation` in its role. It is told of everything that is said and heard; a frame that the table does not
-list is a ProtocolError and changes nothing. What a frame does to a session or a receiver is not decided here: only that it may
-come now, from this side, and whether it concerns the link (session 0) or a session.
+Each end of a link has one `Conversation` in its role. It is told of everything that is said and heard; a frame that the table
+does not list is a ProtocolError and changes nothing. What a frame does to a session or a receiver is not decided here: only
+that it may come now, from this side, and whether it concerns the link (session 0) or a session.
 
-Heartbeats are time without a clock: `tick(now)` says whether to ping and whether the other side is to be given up on. Frames are not timed
-one by one; a tick notices whether anything was said or heard since the tick before. A tick that comes late, because this process was
-stopped or busy, counts for no more than two punctual ones: we must not take our own silence for the other's.
+Heartbeats are time without a clock: `tick(now)` says whether to ping and whether the other side is to be given up on. Frames
+are not timed one by one; a tick notices whether anything was said or heard since the tick before. A tick that comes late,
+because this process was stopped or busy, counts for no more than two punctual ones: we must not take our own silence for the
+other's.
 """
 
 from __future__ import annotations
@@ -135,7 +136,8 @@ class Conversation:
         self._has_said = True
 
     def hear(self, frame: Frame) -> Message | None:
-        """The other side said this; the reply that belongs to the link itself, if any. ProtocolError, and nothing changed, if illegal."""
+        """The other side said this; the reply that belongs to the link itself, if any. ProtocolError, and nothing changed, if
+        illegal."""
         message = frame.message
         self._move(self.role.other, self._hearable, frame.session, message)
         self._has_heard = True
@@ -146,7 +148,8 @@ class Conversation:
         state = allowed.get(kind)
         if state is None:
             raise ProtocolError(
-                f"a {speaker.value} may not say {kind.__name__} while the link is {self.state.value}; it does not speak this protocol",
+                f"a {speaker.value} may not say {kind.__name__} while the link is {self.state.value}; "
+                "it does not speak this protocol",
                 kind=kind.KIND,
             )
         if (session == 0) is not (kind in OF_THE_LINK) and kind not in OF_EITHER:
@@ -163,7 +166,8 @@ class Conversation:
     def _open(self, welcome: Welcome) -> None:
         if welcome.version not in VERSIONS:
             raise UnknownVersion(
-                f"the server chose version {welcome.version}, this client speaks {list(VERSIONS)}; upgrade it", version=welcome.version
+                f"the server chose version {welcome.version}, this client speaks {list(VERSIONS)}; upgrade it",
+                version=welcome.version,
             )
         if welcome.heartbeat_ms <= 0 or welcome.window <= 0 or welcome.frame_bytes_max <= 0:
             raise ProtocolError("the server's welcome has a limit that is not positive; it does not speak this protocol")

@@ -3,8 +3,8 @@
     fed whole       the frame is read where it lies; its body is a view of the bytes that came
     fed in pieces   the pieces are gathered in one buffer, which then is the frame's: one copy
 
-A frame that says it is too long is refused from its first four bytes, so that nobody can make us gather what we would refuse. Memory
-grows with what came, not with what was promised.
+A frame that says it is too long is refused from its first four bytes, so that nobody can make us gather what we would refuse.
+Memory grows with what came, not with what was promised.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ _LENGTH_BYTES = LENGTH.size
 
 
 class FrameDecoder:
-    """Decodes the bytes of one direction of one link. After an error it is of no further use: the place of the next frame is lost."""
+    """Decodes the bytes of one direction of one link. After an error it is of no further use: the place of the next frame is
+    lost."""
 
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self.frame_bytes_max = frame_bytes_max
@@ -41,7 +42,7 @@ class FrameDecoder:
             if not self._wanted or len(self._gathered) < self._wanted:
                 return
             whole, self._gathered, self._wanted = self._gathered, bytearray(), 0
-            yield decode(whole)
+            yield decode(memoryview(whole))
         end = len(view)
         while end - at >= _LENGTH_BYTES:
             after = at + self._frame_bytes(view, at)

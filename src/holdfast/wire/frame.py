@@ -2,8 +2,8 @@
 
     length u32 │ kind u8 │ session u16 │ head length u16 │ head, msgpack array │ body       little-endian
 
-`length` counts everything after itself. Session 0 is the link itself; the client numbers its sessions from 1. The body is opaque here (a
-batch command, or batches). A frame longer than the limit of the greeting is refused from its first four bytes.
+`length` counts everything after itself. Session 0 is the link itself; the client numbers its sessions from 1. The body is
+opaque here (a batch command, or batches). A frame longer than the limit of the greeting is refused from its first four bytes.
 
     client says                                          server says
     Hello ─────────────────────────────────────────────▶ Welcome, or Goodbye with the reason
@@ -85,13 +85,15 @@ class CloseSession(Message, frozen=True):
 
 
 class OpenProducer(Message, frozen=True):
-    """`producer` "" asks for a new one. Answered with {"producer": id, "last_sequence": n, "receipts": [[sequence, entry], …]}: every batch up to
-    last_sequence is in the channel; receipts of the newest ones."""
+    """`producer` "" asks for a new one. Answered with {"producer": id, "last_sequence": n, "receipts": [[sequence, entry], …]}:
+    every batch up to last_sequence is in the channel; receipts of the newest ones. Batches below `first_sequence` will not
+    come: they are durable elsewhere."""
 
     KIND = 6
     token: int
     producer: str = ""
     is_durable: bool = False
+    first_sequence: int = 1
 
 
 class Send(Message, frozen=True):
@@ -116,8 +118,8 @@ class Receipted(Message, frozen=True):
 class Attach(Message, frozen=True):
     """Open a receiver. `kind` is what the destination must be; it is created on first use where configuration allows.
 
-    For a topic, `subscription` names a durable subscription, or "" asks for a non-durable one of this receiver. `held` are the ranges
-    the client still holds when it attaches again after a lost link: they are not delivered again to anybody else.
+    For a topic, `subscription` names a durable subscription, or "" asks for a non-durable one of this receiver. `held` are the
+    ranges the client still holds when it attaches again after a lost link: they are not delivered again to anybody else.
     """
 
     KIND = 9
@@ -141,8 +143,8 @@ class Credit(Message, frozen=True):
 class Slice(msgspec.Struct, array_like=True, frozen=True):
     """Events of one batch. `length` bytes of the body are a batch with just these events.
 
-    `is_adjoining`: no position of this backlog that this receiver was not handed lies between the slice before (also of the frame before) and this one, so
-    that one range may span both.
+    `is_adjoining`: no position of this backlog that this receiver was not handed lies between the slice before (also of the
+    frame before) and this one, so that one range may span both.
     """
 
     first: int  # position
@@ -159,7 +161,9 @@ class Deliver(Message, frozen=True):
 
 
 class Settle(Message, frozen=True):
-    """What a recipient decided on positions it holds: confirm, release (after delay_ms; counted unless never looked at), reject (reason)."""
+    """What a recipient decided on positions it holds: confirm, release (after delay_ms; counted unless never looked at),
+    reject (reason).
+    """
 
     KIND = 12
     token: int
@@ -181,7 +185,9 @@ class DetachReceiver(Message, frozen=True):
 
 
 class Manage(Message, frozen=True):
-    """`action` with its arguments, such as "create" {"name": …, "kind": …}; answered with a value. The list is in node/client_manager."""
+    """`action` with its arguments, such as "create" {"name": …, "kind": …}; answered with a value. The list is in
+    node/client_manager.
+    """
 
     KIND = 14
     token: int
@@ -245,7 +251,9 @@ class Goodbye(Message, frozen=True):
 
 
 class ForgetProducer(Message, frozen=True):
-    """This producer sends no more: after a batch was refused, the numbers behind it have a hole, which is skipped (rule 6). Answered when applied."""
+    """This producer sends no more: after a batch was refused, the numbers behind it have a hole, which is skipped (rule 6).
+    Answered when applied.
+    """
 
     KIND = 22
     token: int

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from holdfast.wire.frame import Frame
 
@@ -26,8 +27,8 @@ class InProcessLink:
     """One end; `pair` makes two."""
 
     def __init__(self, peer: str) -> None:
-        self.received = _unset_received
-        self.lost = _unset_lost
+        self.received: Callable[[Frame], None] = _unset_received
+        self.lost: Callable[[Exception | None], None] = _unset_lost
         self._peer = peer
         self._other: InProcessLink | None = None
         self._loop = asyncio.get_running_loop()
@@ -44,6 +45,10 @@ class InProcessLink:
     @property
     def is_congested(self) -> bool:
         return self._bytes_under_way > CONGESTED_BYTES
+
+    @property
+    def bytes_waiting(self) -> int:
+        return self._bytes_under_way
 
     def send(self, frame: Frame) -> None:
         if self._is_closing or self._is_lost:

@@ -27,6 +27,10 @@ class Link(Protocol):
     def is_congested(self) -> bool:
         """More is waiting to be sent than the other side takes; whoever can wait should."""
 
+    @property
+    def bytes_waiting(self) -> int:
+        """What was sent and is still here."""
+
     def send(self, frame: Frame) -> None:
         """Hand over a frame. Never waits; what is sent on a lost link is dropped (`lost` tells)."""
 

@@ -4,8 +4,8 @@
     receive   bytes go through `FrameDecoder`; what is not a frame is answered with a Goodbye that says so, and the link ends
     listen    a connection is nobody until its first frame, a Hello: only then does `on_link` hear of it
 
-Connections that stay silent are dropped after `greeting_timeout`, and the oldest of them at once when there are more than `silent_max`: ten
-thousand of them cost a thousand file descriptors for a moment, and nobody else anything.
+Connections that stay silent are dropped after `greeting_timeout`, and the oldest of them at once when there are more than
+`silent_max`: ten thousand of them cost a thousand file descriptors for a moment, and nobody else anything.
 """
 
 from __future__ import annotations
@@ -63,6 +63,11 @@ class TcpLink(asyncio.Protocol):
     @property
     def is_congested(self) -> bool:
         return self._is_congested
+
+    @property
+    def bytes_waiting(self) -> int:
+        waiting = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return waiting + self._gathered_bytes
 
     def send(self, frame: Frame) -> None:
         if self._is_closing:
@@ -275,7 +280,9 @@ async def dial(address: tuple[str, int], timeout: float) -> TcpLink:
         async with asyncio.timeout(timeout):
             _, link = await loop.create_connection(TcpLink, host, port)
     except TimeoutError as problem:
-        raise Unreachable(f"no answer from {host}:{port} within {timeout:g} s; is it the right address?", host=host, port=port) from problem
+        raise Unreachable(
+            f"no answer from {host}:{port} within {timeout:g} s; is it the right address?", host=host, port=port
+        ) from problem
     except OSError as problem:
         raise Unreachable(
             f"cannot connect to {host}:{port}: {problem.strerror or problem}; is the server running?", host=host, port=port

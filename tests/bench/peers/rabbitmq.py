@@ -15,6 +15,7 @@ from tests.bench.peer import PREFETCH, WAIT_SECONDS, WINDOW, CannotRun
 QUEUE = "events"
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 CONFIRM_EVERY = 100
+SILENCE_SECONDS = 5
 # The usual places of the scripts that do not change the user they run as.
 SCRIPTS = "/usr/lib/rabbitmq/bin"
 
@@ -89,16 +90,13 @@ class RabbitClient:
         Pipeline(self._parameters, body, count).run()
 
     def receive_and_confirm(self, count: int, seen: Callable[[bytes], object]) -> None:
-        received = unconfirmed = 0
-        for method, _, body in self._channel.consume(QUEUE, inactivity_timeout=1):
-            if method is not None:
-                seen(body)
-                received += 1
-                unconfirmed += 1
-                tag = method.delivery_tag
-            if unconfirmed and (method is None or unconfirmed >= CONFIRM_EVERY or received == count):
-                self._channel.basic_ack(tag, multiple=True)
-                unconfirmed = 0
+        incoming = self._channel.consume(QUEUE, inactivity_timeout=SILENCE_SECONDS)
+        for received, (method, _, body) in enumerate(incoming, start=1):
+            if method is None:
+                raise RuntimeError(f"{count} events were to be received, and {received - 1} came")
+            seen(body)
+            if received == count or received % CONFIRM_EVERY == 0:
+                self._channel.basic_ack(method.delivery_tag, multiple=True)
             if received == count:
                 break
         self._channel.cancel()  # a round trip behind the confirmations: they are with the server

@@ -54,9 +54,11 @@ _decoder = msgspec.json.Decoder(_Acknowledgement)
 
 
 class Appender:
-    """`accepted` is called with an entry's number before its future is answered."""
+    """`accepted` is called with an entry's number and length before its future is answered."""
 
-    def __init__(self, connection: Client, names: Names, settings: JetStreamSettings, accepted: Callable[[int], None]) -> None:
+    def __init__(
+        self, connection: Client, names: Names, settings: JetStreamSettings, accepted: Callable[[int, int], None]
+    ) -> None:
         self._connection = connection
         self._names = names
         self._settings = settings
@@ -137,7 +139,7 @@ class Appender:
             return
         said = _decoder.decode(message.data)
         if said.error is None:
-            self._accepted(said.seq)
+            self._accepted(said.seq, self._sent[token].length if token in self._sent else 0)
             self._answer(token, Receipt(said.seq, self._settings.copies, True))
         else:
             self._answer(token, refused(said.error.err_code, said.error.description, _DOING, said.error.code))

@@ -14,7 +14,7 @@ from typing import TypeVar
 from nats.aio.client import Client
 from nats.js import api
 
-from holdfast.channel.channel import COMMAND_BYTES_MAX, Buffer, Entry, Pressure, Purpose, Receipt, Snapshot
+from holdfast.channel.channel import COMMAND_BYTES_MAX, Buffer, Entry, Pressure, Purpose, Receipt, Snapshot, Stretch
 from holdfast.channel.jetstream import stream
 from holdfast.channel.jetstream.appender import Appender
 from holdfast.channel.jetstream.entries import Entries
@@ -36,18 +36,21 @@ Result = TypeVar("Result")
 class JetStreamChannel:
     """Keeps `channel.Channel`. Made by `open`."""
 
-    def __init__(self, connection: Client, names: Names, settings: JetStreamSettings) -> None:
+    def __init__(self, connection: Client, names: Names, settings: JetStreamSettings, readers: list[Reader]) -> None:
         self._connection = connection
+        self._readers = readers
         self._names = names
         self._loop = asyncio.get_running_loop()
         self._first = 1
         self._durable = 0
+        self._appended_bytes = 0
+        self._read_bytes = 0
+        self._read_up_to = 0
         self._watchers: list[Callable[[Pressure], None]] = []
-        self._readers: list[Reader] = []
         self._room = Room(settings, self._tell_watchers)
         self._entries = Entries(connection, names, settings)
         self._snapshots = Snapshots(connection, names, settings)
-        self._appender = Appender(connection, names, settings, self._on_durable)
+        self._appender = Appender(connection, names, settings, self._on_accepted)
         self._context = connection.jetstream(timeout=settings.timeout_s)
         self._asking: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -56,10 +59,11 @@ class JetStreamChannel:
     async def open(cls, name: str, settings: JetStreamSettings) -> JetStreamChannel:
         """BadSetting when the servers would not keep our promises; Unreachable or TimedOut when they do not answer."""
         names = Names(name)
-        connection = await stream.connect(settings)
+        readers: list[Reader] = []
+        connection = await stream.connect(settings, lambda: _renew(readers))
         try:
             info = await stream.prepare(connection, names, settings)
-            channel = cls(connection, names, settings)
+            channel = cls(connection, names, settings, readers)
             await channel._start(info)
         except BaseException:
             await connection.close()
@@ -69,6 +73,7 @@ class JetStreamChannel:
     async def _start(self, info: api.StreamInfo) -> None:
         await self._ask("opening the channel", self._entries.learn_released())
         self._heard(info.state)
+        self._read_up_to = self._durable  # what was there before it was opened is not new
         await self._appender.start()
         self._asking = self._loop.create_task(self._ask_now_and_then())
 
@@ -81,8 +86,16 @@ class JetStreamChannel:
         return self._durable
 
     @property
+    def bytes_appended(self) -> int:
+        """Others append too: whoever reads all of it knows their bytes as well, whoever does not knows its own."""
+        return max(self._appended_bytes, self._read_bytes)
+
+    @property
     def pressure(self) -> Pressure:
         return self._room.pressure
+
+    def oldest_stretch(self) -> Stretch | None:
+        return None  # the servers free entries one by one
 
     def watch_pressure(self, changed: Callable[[Pressure], None]) -> None:
         self._watchers.append(changed)
@@ -107,6 +120,16 @@ class JetStreamChannel:
                 f"a command of {length} bytes is over the limit of {COMMAND_BYTES_MAX}; send smaller batches", length=length
             )
         return self._room.take(length, purpose)
+
+    def _on_accepted(self, number: int, length: int) -> None:
+        self._on_durable(number)
+        self._appended_bytes += length
+
+    def _on_read(self, run: Sequence[Entry]) -> None:
+        self._on_durable(run[-1].number)
+        self._read_bytes += sum(len(command) for number, command in run if number > self._read_up_to)
+        self._read_up_to = max(self._read_up_to, run[-1].number)
+        self._entries.remember(run)
 
     def _on_durable(self, number: int) -> None:
         self._durable = max(self._durable, number)
@@ -138,21 +161,20 @@ class JetStreamChannel:
         runs = reader.runs(start)
         try:
             async for run in runs:
-                self._on_durable(run[-1].number)
-                self._entries.remember(run)
+                self._on_read(run)
                 yield run
         finally:
             self._readers.remove(reader)
             await runs.aclose()
 
-    async def fetch(self, numbers: Sequence[int]) -> list[Buffer]:
+    async def fetch(self, numbers: Sequence[int], bytes_max: int | None = None) -> list[Buffer]:
         self._check_open()
         for number in numbers:
             if not 1 <= number <= self._durable:
                 raise NoSuchPosition(
                     f"entry {number} is not held; this channel holds {self._first}..{self._durable}", entry=number
                 )
-        return await self._entries.fetch(numbers)
+        return await self._entries.fetch(numbers, bytes_max)
 
     async def save_snapshot(self, at: int, chunks: Iterable[Buffer]) -> None:
         self._check_open()
@@ -184,14 +206,18 @@ class JetStreamChannel:
         self._is_closed = True
         if self._asking is not None:
             self._asking.cancel()
-        for reader in self._readers:
-            reader.stop()
+        _renew(self._readers)  # they find that it is closed
         await self._appender.close()
         await self._connection.close()
 
     def _check_open(self) -> None:
         if self._is_closed:
             raise _closed()
+
+
+def _renew(readers: list[Reader]) -> None:
+    for reader in readers:
+        reader.renew()
 
 
 def _closed() -> Closed:

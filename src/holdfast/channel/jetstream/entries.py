@@ -43,7 +43,14 @@ class Entries:
             oldest = next(iter(self._recent))
             self._recent_bytes -= len(self._recent.pop(oldest))
 
-    async def fetch(self, numbers: Sequence[int]) -> list[Buffer]:
+    async def fetch(self, numbers: Sequence[int], bytes_max: int | None) -> list[Buffer]:
+        """In turns of as many as are asked for at once; with `bytes_max`, it ends after the turn that reaches it."""
+        found: list[Buffer] = []
+        while len(found) < len(numbers) and (bytes_max is None or sum(map(len, found)) < bytes_max):
+            found += await self._fetch(numbers[len(found) : len(found) + FETCHES_AT_ONCE_MAX])
+        return found
+
+    async def _fetch(self, numbers: Sequence[int]) -> list[Buffer]:
         recent = [self._recent.get(number) for number in numbers]
         absent = [number for number, command in zip(numbers, recent, strict=True) if command is None]
         fetched = dict(zip(absent, await asyncio.gather(*(self._get_in_turn(number) for number in absent)), strict=True))

@@ -45,7 +45,7 @@ _CONFLICT = "409"
 _ORDINARY_ENDS = ("Message Size Exceeds MaxBytes", "Batch Completed")
 
 
-class Consumer:
+class Pull:
     """One ephemeral consumer, asked again and again. Unavailable when it does not answer any more."""
 
     def __init__(self, connection: Client, names: Names) -> None:
@@ -150,12 +150,13 @@ class Reader:
         self._names = names
         self._entries = entries
         self._check_open = check_open
-        self._consumer: Consumer | None = None
+        self._pull: Pull | None = None
         self._pause_s = PAUSE_MIN_S
 
-    def stop(self) -> None:
-        if self._consumer is not None:
-            self._consumer.stop()
+    def renew(self) -> None:
+        """What was asked may have been lost with a connection: ask anew."""
+        if self._pull is not None:
+            self._pull.stop()
 
     async def runs(self, start: int) -> AsyncGenerator[Sequence[Entry], None]:
         number = start
@@ -166,7 +167,7 @@ class Reader:
                     number += len(run)
                     yield run
         finally:
-            await self._forget_consumer()
+            await self._drop_pull()
 
     async def _next_run(self, number: int) -> list[Entry]:
         """Entries from `number` on without a gap; none when something went wrong that may pass."""
@@ -175,7 +176,7 @@ class Reader:
             run = await self._arrived_from(number)
             whole = _without_gap(run, number)
             if len(whole) < len(run):
-                await self._forget_consumer()
+                await self._drop_pull()
             if not whole:
                 whole = [Entry(number, await self._entries.get(number))]
         except FOREIGN as problem:
@@ -188,15 +189,15 @@ class Reader:
         return whole
 
     async def _arrived_from(self, number: int) -> list[Entry]:
-        if self._consumer is None:
+        if self._pull is None:
             await self._entries.check_held(number)
-            self._consumer = Consumer(self._connection, self._names)
-            await self._consumer.open(number)
-        return await self._consumer.next_run()
+            self._pull = Pull(self._connection, self._names)
+            await self._pull.open(number)
+        return await self._pull.next_run()
 
     async def _recover(self, problem: HoldfastError) -> None:
         """Waits and goes on when it may pass; raises what will not."""
-        await self._forget_consumer()
+        await self._drop_pull()
         self._check_open()
         if not isinstance(problem, Unavailable | OutcomeUnknown):
             raise problem
@@ -204,10 +205,10 @@ class Reader:
         await asyncio.sleep(self._pause_s)
         self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
 
-    async def _forget_consumer(self) -> None:
-        consumer, self._consumer = self._consumer, None
-        if consumer is not None:
-            await consumer.close()
+    async def _drop_pull(self) -> None:
+        pull, self._pull = self._pull, None
+        if pull is not None:
+            await pull.close()
 
 
 def _without_gap(run: list[Entry], number: int) -> list[Entry]:

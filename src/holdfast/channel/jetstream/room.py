@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from holdfast.channel.channel import Pressure, Purpose
-from holdfast.channel.jetstream.settings import RECORD_OVERHEAD_BYTES, JetStreamSettings
+from holdfast.channel.jetstream.settings import RECORD_FACTOR_MAX, RECORD_OVERHEAD_BYTES, JetStreamSettings
 from holdfast.errors import Blocked
 
 
@@ -29,27 +29,19 @@ class Room:
     def take(self, length: int, purpose: Purpose) -> Blocked | None:
         """None when there was room."""
         cost = length + RECORD_OVERHEAD_BYTES
-        if purpose == Purpose.EVENTS and self._used_bytes + cost > self._events_limit:
+        if purpose == Purpose.EVENTS and self._used_bytes + cost > self._settings.events_limit_bytes:
             self._turn(True)
             return Blocked(
-                f"no room for a command of {length} bytes: the stream holds {self._used_bytes} of the {self._events_limit} bytes "
-                "that events may fill; what was accepted is safe; it goes on by itself when recipients confirm",
+                f"no room for a command of {length} bytes: the stream holds {self._used_bytes} bytes, and events may fill "
+                f"{self._settings.events_limit_bytes}; what was accepted is safe; it goes on by itself when recipients confirm",
                 length=length,
             )
         self._used_bytes += cost
         self._judge()
         return None
 
-    @property
-    def _events_limit(self) -> int:
-        return self._settings.size_bytes - self._settings.upkeep_bytes
-
-    @property
-    def _ordinary_limit(self) -> int:
-        return self._events_limit - self._settings.reserve_bytes
-
     def _judge(self) -> None:
-        self._turn(self._used_bytes > self._ordinary_limit)
+        self._turn(self._used_bytes > self._settings.ordinary_limit_bytes)
 
     def _turn(self, is_short: bool) -> None:
         if is_short != self._is_short:
@@ -58,11 +50,11 @@ class Room:
 
     @property
     def pressure(self) -> Pressure:
-        used = self._used_bytes
+        settings, used = self._settings, self._used_bytes
         return Pressure(
-            free_bytes=max(0, self._ordinary_limit - used),
-            events_reserve_bytes=max(0, min(self._settings.reserve_bytes, self._events_limit - used)),
-            upkeep_reserve_bytes=max(0, min(self._settings.upkeep_bytes, self._settings.size_bytes - used)),
+            free_bytes=max(0, settings.ordinary_limit_bytes - used),
+            events_reserve_bytes=max(0, min(settings.reserve_bytes, (settings.events_limit_bytes - used) // RECORD_FACTOR_MAX)),
+            upkeep_reserve_bytes=max(0, min(settings.upkeep_bytes, settings.size_bytes - used)),
             is_short=self._is_short,
-            reason=f"the stream holds {used} bytes of {self._events_limit}" if self._is_short else "",
+            reason=f"the stream holds {used} bytes, and events may fill {settings.events_limit_bytes}" if self._is_short else "",
         )

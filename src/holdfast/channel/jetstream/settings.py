@@ -22,6 +22,8 @@ from holdfast.errors import BadName, BadSetting
 MIB = 1 << 20
 # A message's record in the server's file: lengths, sequence, time, subject, the header that names the stream, a hash.
 RECORD_OVERHEAD_BYTES = 256
+# So a reserve of R bytes of commands (of 256 or more each) takes at most twice as much of the stream.
+RECORD_FACTOR_MAX = 2
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
@@ -47,13 +49,21 @@ class JetStreamSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise BadSetting("servers and monitors must not be empty; name a nats:// and an http:// address of each server")
         if self.replicas not in (1, 3, 5):
             raise BadSetting(f"replicas {self.replicas} is not possible; use 3 or 5, or 1 where one machine is enough")
-        if min(self.reserve_bytes, self.upkeep_bytes) < 0 or self.size_bytes <= self.reserve_bytes + self.upkeep_bytes:
+        if min(self.reserve_bytes, self.upkeep_bytes) < 0 or self.ordinary_limit_bytes <= 0:
             raise BadSetting(
                 f"size_bytes {self.size_bytes} leaves nothing beside reserve_bytes {self.reserve_bytes} and upkeep_bytes "
-                f"{self.upkeep_bytes}; make it larger than their sum"
+                f"{self.upkeep_bytes}; make it larger than twice the one and the other"
             )
         if self.window < 1 or self.window_bytes < 1 or self.appenders_max < 1 or self.timeout_ms < 1:
             raise BadSetting("window, window_bytes, appenders_max and timeout_ms must be at least 1")
+
+    @property
+    def events_limit_bytes(self) -> int:
+        return self.size_bytes - self.upkeep_bytes
+
+    @property
+    def ordinary_limit_bytes(self) -> int:
+        return self.events_limit_bytes - RECORD_FACTOR_MAX * self.reserve_bytes
 
     @property
     def stream_bytes_max(self) -> int:

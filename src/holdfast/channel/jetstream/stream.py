@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import nats
@@ -20,7 +21,7 @@ from holdfast.channel.channel import COMMAND_BYTES_MAX
 from holdfast.channel.jetstream.durability import check_copies, check_sync
 from holdfast.channel.jetstream.settings import JetStreamSettings, Names
 from holdfast.channel.jetstream.trouble import FOREIGN, translate
-from holdfast.errors import BadSetting
+from holdfast.errors import BadSetting, Blocked, HoldfastError
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +31,12 @@ PAYLOAD_BYTES_MIN = COMMAND_BYTES_MAX + 1024
 PENDING_BYTES_MAX = 16 << 20
 
 
-async def connect(settings: JetStreamSettings) -> Client:
+async def connect(settings: JetStreamSettings, reconnected: Callable[[], None]) -> Client:
     """A connection that notices a dead server within about two seconds, and never gives up looking for another."""
+
+    async def on_reconnected() -> None:
+        reconnected()
+
     options: dict[str, Any] = {
         "ping_interval": 1,
         "max_outstanding_pings": 2,
@@ -39,6 +44,7 @@ async def connect(settings: JetStreamSettings) -> Client:
         "max_reconnect_attempts": -1,
         "pending_size": PENDING_BYTES_MAX,
         "error_cb": _note,
+        "reconnected_cb": on_reconnected,
         **settings.connect_options,
     }
     try:
@@ -67,9 +73,19 @@ async def prepare(connection: Client, names: Names, settings: JetStreamSettings)
         await _ensure(context, _entry_stream(names, settings))
         info = await context.stream_info(names.stream)
     except FOREIGN as problem:
-        raise translate(problem, f"opening channel {names.channel!r}") from problem
+        raise _not_opened(problem, names, settings) from problem
     check_copies(_holders(info), checked, names.stream)
     return info
+
+
+def _not_opened(problem: Exception, names: Names, settings: JetStreamSettings) -> HoldfastError:
+    found = translate(problem, f"opening channel {names.channel!r}")
+    if isinstance(found, Blocked):  # a stream's whole size is set aside when it is made
+        return BadSetting(
+            f"the servers cannot set aside {settings.stream_bytes_max} bytes for channel {names.channel!r}; lower size_bytes, or "
+            "raise `max_file` in their jetstream blocks"
+        )
+    return found
 
 
 def _entry_stream(names: Names, settings: JetStreamSettings) -> api.StreamConfig:

@@ -5,7 +5,8 @@
     │ magic 8 │ version u32 │ lead checksum u32 │ journal id 16                             │
     │ segment number u32 │ life u32 │ segment bytes u64 │ generation u64                     │
     │ previous: generation u64, segment number u32, end u32 │ first entry u64               │
-    │ oldest generation u64 │ snapshot: at u64, generation u64, byte u32, parts u32          │
+    │ oldest generation u64 │ snapshot: at u64, generation u64, byte u32, parts u32,         │
+    │ last generation u64, end u32                                                          │
     │ zeros │ checksum u32 of all before it                                                 │
     ├──────────────────────────────────────────────────────────────────────────────────────┤
     │ record │ record │ record │ … │ what is left of a former life, or zeros                │
@@ -39,7 +40,7 @@ PREPARING_SUFFIX = ".preparing"
 _NAME = re.compile(r"segment-(\d{6,9})\.hfj\Z")
 
 _LEAD = struct.Struct("<8sII")
-_FIELDS = struct.Struct("<16sIIQQQIIQQQQII")
+_FIELDS = struct.Struct("<16sIIQQQIIQQQQIIQI")
 _CHECKSUM = struct.Struct("<I")
 _CHECKSUM_AT = HEADER_BYTES - _CHECKSUM.size
 _SEED = struct.Struct("<16sQI")
@@ -48,15 +49,23 @@ MARK_BYTES = _MARK.size + _CHECKSUM.size
 
 
 class SnapshotPlace(NamedTuple):
-    """Where the newest whole snapshot begins. `generation` 0: there is none."""
+    """Where the newest whole snapshot begins and ends. `generation` 0: there is none.
+
+    Its segments, from `generation` to `last_generation`, are kept also when those between them and the oldest entries are released.
+    """
 
     at: int
     generation: int
     byte: int
     parts: int
+    last_generation: int
+    end: int
+
+    def keeps(self, generation: int) -> bool:
+        return self.generation <= generation <= self.last_generation
 
 
-NO_SNAPSHOT = SnapshotPlace(0, 0, 0, 0)
+NO_SNAPSHOT = SnapshotPlace(0, 0, 0, 0, 0, 0)
 
 
 class Header(NamedTuple):
@@ -131,7 +140,7 @@ def decode_header(data: bytes) -> Header:
     if found != crc32c.crc32c(data[:_CHECKSUM_AT]):
         raise NotAHeader("the header does not carry its checksum", _LEAD.size)
     fields = _FIELDS.unpack_from(data, _LEAD.size)
-    return Header(*fields[:-4], SnapshotPlace(*fields[-4:]))
+    return Header._make((*fields[:-6], SnapshotPlace(*fields[-6:])))
 
 
 def _lead_checksum(version: int) -> int:

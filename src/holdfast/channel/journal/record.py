@@ -41,8 +41,8 @@ _HEAD = struct.Struct("<IIIIQ")
 _PADDING = (b"", b"\0" * 7, b"\0" * 6, b"\0" * 5, b"\0" * 4, b"\0" * 3, b"\0" * 2, b"\0")
 
 RELEASED_PAYLOAD = struct.Struct("<Q")  # oldest generation still held
-PART_LEAD = struct.Struct("<II")  # index of the part, 1 if it is the last of its chunk
-SNAPSHOT_END_PAYLOAD = struct.Struct("<QQII")  # SnapshotPlace
+PART_LEAD = struct.Struct("<II")  # index of the part, and whether its chunk goes on
+SNAPSHOT_END_PAYLOAD = struct.Struct("<QQII")  # at, generation, byte, parts: what the end closes
 
 
 def padded(length: int) -> int:
@@ -95,6 +95,9 @@ class Stretch:
     @property
     def next_entry(self) -> int:
         return self.first + len(self._starts)
+
+    def holds(self, number: int) -> bool:
+        return self.first <= number < self.first + len(self._starts)
 
     def command(self, number: int) -> memoryview:
         index = number - self.first

@@ -59,8 +59,10 @@ class FoundSegment(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """The headers fit together. `chain` is in use, oldest first; `spares` are free; both are empty in a folder without a journal."""
+    """The headers fit together. `chain` holds entries, `kept` the snapshot before them, `spares` are free; all of it is empty in a folder
+    without a journal."""
 
+    kept: tuple[Header, ...]
     chain: tuple[Header, ...]
     spares: tuple[Header, ...]
     highest_generation: int
@@ -92,7 +94,8 @@ def is_without_journal(names: Iterable[str]) -> bool:
         return False
     if foreign:
         raise NotAJournal(
-            f"the folder holds {foreign[0]!r} and no journal; name an empty folder, or one that holds a journal", foreign=foreign[0]
+            f"the folder holds {foreign[0]!r} and no journal; name an empty folder, or one that holds a journal",
+            foreign=foreign[0],
         )
     return True
 
@@ -110,12 +113,17 @@ def judge_headers(found: Sequence[FoundSegment]) -> Judged | HoldfastError:
         if older.generation == newer.generation:
             return damaged(segment_name(newer.number), 48, f"its generation {newer.generation} is also that of {_name(older)}")
     if not used:
-        return Judged((), tuple(headers), 0)
-    chain = chain_of(used, used[-1].oldest_generation)
-    if isinstance(chain, HoldfastError):
-        return chain
-    in_use = {header.number for header in chain}
-    return Judged(chain, tuple(header for header in headers if header.number not in in_use), used[-1].generation)
+        return Judged((), (), tuple(headers), 0)
+    newest = used[-1]
+    chain = _chain(used, newest, newest.oldest_generation)
+    kept = _kept(used, newest)
+    for verdict in (chain, kept):
+        if isinstance(verdict, HoldfastError):
+            return verdict
+    assert isinstance(chain, tuple)
+    assert isinstance(kept, tuple)
+    in_use = {header.number for header in (*kept, *chain)}
+    return Judged(kept, chain, tuple(header for header in headers if header.number not in in_use), newest.generation)
 
 
 def _judge_file(found: FoundSegment, before: Sequence[Header]) -> Header | HoldfastError:
@@ -142,10 +150,24 @@ def _judge_file(found: FoundSegment, before: Sequence[Header]) -> Header | Holdf
     return header
 
 
-def chain_of(used: Sequence[Header], oldest_generation: int) -> tuple[Header, ...] | JournalDamaged:
-    """Rows 10 to 12: from the newest of `used` (ascending) back to the oldest that is still held."""
+def _kept(used: Sequence[Header], newest: Header) -> tuple[Header, ...] | JournalDamaged:
+    """The segments of the newest snapshot that come before the oldest entries."""
+    snapshot = newest.snapshot
+    if not snapshot.generation or snapshot.generation >= newest.oldest_generation:
+        return ()
+    last = next((header for header in used if header.generation == snapshot.last_generation), None)
+    if last is None:
+        return damaged(_name(newest), 88, f"generation {snapshot.last_generation}, where the newest snapshot ends, is missing")
+    chain = _chain(used, last, snapshot.generation)
+    if isinstance(chain, JournalDamaged):
+        return chain
+    return tuple(header for header in chain if header.generation < newest.oldest_generation)
+
+
+def _chain(used: Sequence[Header], newest: Header, oldest_generation: int) -> tuple[Header, ...] | JournalDamaged:
+    """Rows 10 to 12: from this one back to the oldest that is still held."""
     by_generation = {header.generation: header for header in used}
-    chain = [used[-1]]
+    chain = [newest]
     while (newer := chain[-1]).generation > oldest_generation:
         older = by_generation.get(newer.previous_generation)
         if older is None:

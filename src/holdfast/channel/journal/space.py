@@ -28,6 +28,7 @@ from holdfast.errors import Blocked
 NOTE_ROOM_BYTES = 512
 # How many spares have their file open already, so that taking one needs no new file descriptor.
 WARM_SPARES = 2
+NO_LIMIT = 1 << 62
 RETRY_FIRST_S = 1.0
 RETRY_MAX_S = 60.0
 
@@ -67,13 +68,18 @@ class Space:
         """The next segment would come out of a reserve although more can be made: making it now is better than waiting."""
         return self.ordinary < 1 and not self.problem and self.total < self._plan.segments_max
 
+    def room(self, tail_left: int) -> int:
+        """Bytes that can be taken before the next spare should be made; no limit where none can be."""
+        if self.problem or self.total >= self._plan.segments_max:
+            return NO_LIMIT
+        return tail_left + max(0, self.ordinary) * self._plan.sure_bytes
+
     # --- who may have what ---------------------------------------------------------------------------------------------
 
     @property
     def _upkeep_segments(self) -> int:
         """How many spares events must leave alone."""
-        left = self._plan.upkeep_segments * self._plan.sure_bytes - self._upkeep_spent
-        return max(0, -(-left // self._plan.sure_bytes))
+        return max(0, self._plan.upkeep_segments - self._upkeep_spent // self._plan.usable_bytes)
 
     def refusal(self, purpose: Purpose, size: int, tail_left: int) -> Blocked | None:
         """Why a record of `size` bytes cannot be taken; None when it can. It goes to the tail if it fits, to a new segment if not."""
@@ -134,7 +140,7 @@ class Space:
         """These segments are free again; upkeep's reserve is filled up first."""
         for number in numbers:
             self._spares.append(number)
-            self._upkeep_spent = max(0, self._upkeep_spent - self._plan.sure_bytes)
+            self._upkeep_spent = max(0, self._upkeep_spent - self._plan.usable_bytes)
         if self.ordinary >= 1:
             self._upkeep_spent = 0
 

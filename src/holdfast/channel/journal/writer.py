@@ -24,7 +24,6 @@ from typing import NamedTuple
 from holdfast.channel.channel import Buffer, Purpose
 from holdfast.channel.journal.disk import DiskFile
 from holdfast.channel.journal.layout import (
-    HEADER_BYTES,
     DurableMark,
     Header,
     SnapshotPlace,
@@ -68,18 +67,26 @@ class Marks(NamedTuple):
     oldest_generation: int
     snapshot: SnapshotPlace
 
-    def after(self, note: Note) -> Marks:
+    def after(self, note: Note, generation: int) -> Marks:
+        """What they say after this note, which stands in the segment of this generation."""
         if note.kind == RELEASED:
             return self._replace(oldest_generation=RELEASED_PAYLOAD.unpack(note.payload)[0])
         if note.kind == SNAPSHOT_END:
-            return self._replace(snapshot=SnapshotPlace(*SNAPSHOT_END_PAYLOAD.unpack(note.payload)))
+            begun = SNAPSHOT_END_PAYLOAD.unpack(note.payload)
+            return self._replace(snapshot=SnapshotPlace._make((*begun, generation, note.byte)))
         return self
+
+    def held(self, segments: Chain) -> tuple[Chain, Chain]:
+        """Of these: the chain that holds entries, and what is kept before it for the newest snapshot alone."""
+        chain = tuple(segment for segment in segments if segment.generation >= self.oldest_generation)
+        earlier = (segment for segment in segments if segment.generation < self.oldest_generation)
+        return chain, tuple(segment for segment in earlier if self.snapshot.keeps(segment.generation))
 
 
 class Run:
     """Records for one segment, one write and one sync."""
 
-    __slots__ = ("end", "next_draft", "next_entry", "notes", "parts", "points", "upkeep_bytes")
+    __slots__ = ("command_bytes", "end", "next_draft", "next_entry", "notes", "parts", "points", "upkeep_bytes")
 
     def __init__(self, start: int, next_draft: int, next_entry: int) -> None:
         self.end = start
@@ -89,6 +96,7 @@ class Run:
         self.notes: list[Note] = []
         self.points: list[tuple[int, int]] = []
         self.upkeep_bytes = 0
+        self.command_bytes = 0
 
 
 class Writer:
@@ -96,6 +104,7 @@ class Writer:
         self,
         *,
         chain: Chain,
+        kept: Chain,
         next_entry: int,
         highest_generation: int,
         marks: Marks,
@@ -107,11 +116,12 @@ class Writer:
         dice: Callable[[int], bytes],
     ) -> None:
         self.chain = chain
+        self.kept = kept
         self.durable = next_entry - 1
         self.marks = marks
-        self.saving_generation = 0
         self.stopped = ""
-        self._journal_id = journal_id
+        self.bytes_appended = 0
+        self.journal_id = journal_id
         self._segment_bytes = segment_bytes
         self._highest_generation = highest_generation
         self._space = space
@@ -132,6 +142,10 @@ class Writer:
     def saving_start(self) -> tuple[int, int]:
         """(generation, byte) where the snapshot that is being saved began; (0, 0) when none is."""
         return self._saving_start
+
+    def forget_saving(self) -> None:
+        """The snapshot that was being saved will not be finished."""
+        self._saving_start = (0, 0)
 
     # --- a group -------------------------------------------------------------------------------------------------------
 
@@ -198,14 +212,13 @@ class Writer:
         group = tail.end
         run = Run(group, len(outcomes), self.durable + 1)
         at, room, life, seed = group, self._segment_bytes, tail.life, tail.seed
-        entry, next_point = run.next_entry, 0
+        entry, next_point, is_ample = run.next_entry, 0, self._space.ordinary >= 1
         for draft in drafts[len(outcomes) :]:
             kind, payload, purpose = draft
             size = padded(len(payload))
             if at + size > room:
                 break
-            refusal = self._refusal(draft, room - at)
-            if refusal:
+            if not is_ample and (refusal := self._refusal(draft, room - at)):
                 outcomes.append(refusal)
                 continue
             run.parts += encode(kind, payload, entry, at=at, group=group, life=life, seed=seed)
@@ -215,6 +228,7 @@ class Writer:
                     run.points.append((entry, at))
                     next_point = at + POINT_SPACING_BYTES
                 entry += 1
+                run.command_bytes += len(payload)
             else:
                 run.notes.append(Note(kind, at, bytes(payload)))
             if purpose is Purpose.UPKEEP:
@@ -248,8 +262,10 @@ class Writer:
         if not self._is_begun:
             self._is_begun = True
             self.chain = (*self.chain, tail)
+            self.marks = self.marks._replace(oldest_generation=tail.header.oldest_generation)
         self._failures = 0
         self._space.spend(run.upkeep_bytes)
+        self.bytes_appended += run.command_bytes
         self.durable = run.next_entry - 1
         for note in run.notes:
             self._take_note(note)
@@ -257,22 +273,27 @@ class Writer:
 
     def _take_note(self, note: Note) -> None:
         assert self._tail is not None
-        if note.kind == SNAPSHOT_PART and PART_LEAD.unpack_from(note.payload)[0] == 0:
-            self._saving_start = (self._tail.generation, note.byte)
-        elif note.kind == SNAPSHOT_END:
-            self._saving_start = (0, 0)
-        self.marks = self.marks.after(note)
-        if note.kind == RELEASED:
-            kept = tuple(segment for segment in self.chain if segment.generation >= self.marks.oldest_generation)
-            freed = self.chain[: len(self.chain) - len(kept)]
-            self.chain = kept
-            self._space.give_back(segment.number for segment in freed)
+        if note.kind == SNAPSHOT_PART:
+            index = PART_LEAD.unpack_from(note.payload)[0]
+            self.saved_parts = index + 1
+            if index == 0:
+                self._saving_start = (self._tail.generation, note.byte)
+        self.marks = self.marks.after(note, self._tail.generation)
+        if note.kind in (RELEASED, SNAPSHOT_END):
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """What neither holds entries nor the newest snapshot is spare; that this is so is durable already."""
+        before = (*self.kept, *self.chain)
+        self.chain, self.kept = self.marks.held(before)
+        in_use = {segment.number for segment in (*self.kept, *self.chain)}
+        self._space.give_back(segment.number for segment in before if segment.number not in in_use)
 
     def write_mark(self) -> None:
         """Tell other processes, and the next opening. A mark that cannot be written is an old one, which is still true."""
         if self._tail is None:
             return
-        mark = DurableMark(self._journal_id, self._tail.generation, self._tail.end, self.durable)
+        mark = DurableMark(self.journal_id, self._tail.generation, self._tail.end, self.durable)
         try:
             self._mark_file.write((encode_mark(mark),), 0)
         except OSError:
@@ -289,7 +310,7 @@ class Writer:
         self._highest_generation += 1
         generation = self._highest_generation
         header = Header(
-            journal_id=self._journal_id,
+            journal_id=self.journal_id,
             number=number,
             life=int.from_bytes(self._dice(4), "little") or 1,
             segment_bytes=self._segment_bytes,
@@ -298,10 +319,9 @@ class Writer:
             previous_number=previous.number if previous else 0,
             previous_end=self.chain[-1].end if previous else 0,
             first_entry=self.durable + 1,
-            oldest_generation=self.marks.oldest_generation or generation,
+            oldest_generation=self.marks.oldest_generation if previous else generation,
             snapshot=self.marks.snapshot,
         )
-        self.marks = self.marks._replace(oldest_generation=header.oldest_generation)
         self._tail, self._tail_file, self._is_begun = Segment(header), file, False
 
     def _give_up_tail(self, problem: OSError) -> None:

@@ -83,7 +83,9 @@ class Account:
         return len(self._unseen())
 
     def _unseen(self) -> list[tuple[Audience, Name]]:
-        return [(audience, name) for name, meant in self._accepted.items() for audience in meant if name not in self._seen[audience]]
+        return [
+            (audience, name) for name, meant in self._accepted.items() for audience in meant if name not in self._seen[audience]
+        ]
 
     def verdict(self) -> Verdict:
         self._verdict.accepted = len(self._accepted)

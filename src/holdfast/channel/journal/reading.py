@@ -1,0 +1,202 @@
+"""Reading: entries from the segments, in stretches, through a bounded cache.
+
+    where(number) ─▶ segment ─▶ nearest point before it ─▶ read a stretch ─▶ check every record ─▶ cache
+
+A reader that goes forward reads a MiB at a time; one that jumps reads little more than the entry it wants. A wrong record inside what was
+durable is damage, and its place is named. Unless its segment was released and begun anew meanwhile: then the entry is gone, by order.
+
+Safe to use from several threads: one at a time goes to the disk.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from holdfast.channel.channel import Buffer, Entry
+from holdfast.channel.journal.disk import Disk, DiskFile
+from holdfast.channel.journal.layout import HEADER_BYTES
+from holdfast.channel.journal.record import HEAD_BYTES, Note, Stretch, length_at, padded, scan
+from holdfast.channel.journal.recovery import damaged
+from holdfast.channel.journal.segment import POINT_SPACING_BYTES, Chain, Segment, holder_of
+from holdfast.errors import Damaged, DiskFailed, NoSuchPosition
+
+READ_AHEAD_BYTES = 1 << 20
+# A jump reads from one point of the index to the next, and the record that begins before it.
+READ_JUMP_BYTES = POINT_SPACING_BYTES + (1 << 13)
+# Files that readers keep open at a time.
+OPEN_FILES_MAX = 16
+
+
+class View(Protocol):
+    """What may be read: the segments in use, and the newest durable entry. Both may move while somebody reads."""
+
+    @property
+    def chain(self) -> Chain: ...
+
+    @property
+    def durable(self) -> int: ...
+
+
+class Shelf:
+    """Segment files open for reading, the last used ones."""
+
+    def __init__(self, disk: Disk, folder: Path) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._files: OrderedDict[str, DiskFile] = OrderedDict()
+
+    def read(self, name: str, length: int, at: int) -> bytes:
+        try:
+            return self._file(name).read(length, at)
+        except OSError as problem:
+            raise DiskFailed(
+                f"{name} cannot be read at byte {at}: {problem.strerror or problem}; look at the disk", file=name
+            ) from problem
+
+    def _file(self, name: str) -> DiskFile:
+        file = self._files.get(name)
+        if file is None:
+            file = self._disk.open(self._folder / name, is_writable=False)
+            while len(self._files) >= OPEN_FILES_MAX:
+                self._files.popitem(last=False)[1].close()
+            self._files[name] = file
+        self._files.move_to_end(name)
+        return file
+
+    def close(self) -> None:
+        while self._files:
+            self._files.popitem()[1].close()
+
+
+class Reading:
+    def __init__(self, disk: Disk, folder: Path, view: View, cache_bytes: int) -> None:
+        self._shelf = Shelf(disk, folder)
+        self._view = view
+        self._cache_bytes = cache_bytes
+        self._cached_bytes = 0
+        self._cache: list[tuple[Segment, Stretch]] = []  # the last used at the end; an entry's number is unique
+        self._lock = threading.Lock()
+
+    def read_from(self, number: int) -> Iterator[Entry]:
+        """Every entry from `number` to what was durable when this was called."""
+        durable = self._view.durable
+        if number > durable:
+            return
+        while number <= durable:
+            run = self.run(number, durable)
+            yield from run
+            number = run[-1].number + 1
+
+    def run(self, number: int, durable: int) -> list[Entry]:
+        """The entries from `number` on that stand together, at least one. NoSuchPosition when it is not held."""
+        stretch = self._stretch_with(number, is_forward=True)
+        count = min(stretch.next_entry, durable + 1) - number
+        return list(map(Entry, range(number, number + count), stretch.commands(number, count)))
+
+    def fetch(self, numbers: Sequence[int], bytes_max: int | None = None) -> list[Buffer]:
+        """The commands with these numbers; with `bytes_max`, only as many of them as do not go past it, at least one."""
+        found: list[Buffer] = []
+        stretch: Stretch | None = None
+        total = 0
+        for number in numbers:
+            if bytes_max is not None and total >= bytes_max:
+                break
+            if stretch is None or not stretch.holds(number):
+                stretch = self._stretch_with(number, is_forward=False)
+            found.append(stretch.command(number))
+            total += len(found[-1])
+        return found
+
+    def notes(self, segment: Segment, byte: int) -> Iterator[Note]:
+        """The notes of a segment from the record at `byte` on; what lies between is checked too, and nothing is cached."""
+        entry = segment.first_entry if byte == HEADER_BYTES else self._entry_at(segment, byte)
+        while byte < segment.end:
+            with self._lock:
+                stretch = self._read(segment, byte, entry, READ_AHEAD_BYTES)
+            yield from stretch.notes
+            byte, entry = stretch.end, stretch.next_entry
+
+    def _entry_at(self, segment: Segment, byte: int) -> int:
+        """The number that the head of the record at this byte carries; whether it is right shows when it is scanned."""
+        with self._lock:
+            return int.from_bytes(self._shelf.read(segment.name, 8, byte + HEAD_BYTES - 8), "little")
+
+    def close(self) -> None:
+        with self._lock:
+            self._shelf.close()
+            self._cache.clear()
+
+    # --- finding -------------------------------------------------------------------------------------------------------
+
+    def _stretch_with(self, number: int, *, is_forward: bool) -> Stretch:
+        with self._lock:
+            chain = self._view.chain
+            self._check_held(number, chain)
+            stretch = self._cached(number)
+            if stretch is not None:
+                return stretch
+            segment = chain[holder_of(chain, number)]
+            try:
+                return self._load(segment, number, is_forward)
+            except Damaged:
+                self._check_held(number, self._view.chain)
+                raise
+
+    def _check_held(self, number: int, chain: Chain) -> None:
+        first = chain[0].first_entry if chain else self._view.durable + 1
+        if not first <= number <= self._view.durable:
+            raise NoSuchPosition(
+                f"entry {number} is not held: the oldest is {first}, the newest durable {self._view.durable}; start within these",
+                entry=number, first=first, durable=self._view.durable,
+            )  # fmt: skip
+
+    def _cached(self, number: int) -> Stretch | None:
+        for index in range(len(self._cache) - 1, -1, -1):
+            if self._cache[index][1].holds(number):
+                self._cache.append(self._cache.pop(index))
+                return self._cache[-1][1]
+        return None
+
+    def _load(self, segment: Segment, number: int, is_forward: bool) -> Stretch:
+        """Read from the nearest known point on, until the number is there; the index grows on the way."""
+        resumed = self._resume(segment, number)
+        while True:
+            entry, byte = resumed or segment.index.before(number)
+            is_long = is_forward or resumed is not None or byte == segment.index.covered
+            stretch = self._read(segment, byte, entry, READ_AHEAD_BYTES if is_long else READ_JUMP_BYTES)
+            segment.index.cover(stretch)
+            if stretch.holds(number):
+                self._keep(segment, stretch)
+                return stretch
+            resumed = (stretch.next_entry, stretch.end)
+
+    def _resume(self, segment: Segment, number: int) -> tuple[int, int] | None:
+        """Where a cached stretch ended, if this number comes right after it: somebody goes forward."""
+        for holder, stretch in self._cache:
+            if holder is segment and stretch.next_entry == number:
+                return number, stretch.end
+        return None
+
+    def _keep(self, segment: Segment, stretch: Stretch) -> None:
+        self._cache.append((segment, stretch))
+        self._cached_bytes += stretch.size
+        while self._cached_bytes > self._cache_bytes and len(self._cache) > 1:
+            self._cached_bytes -= self._cache.pop(0)[1].size
+
+    # --- reading -------------------------------------------------------------------------------------------------------
+
+    def _read(self, segment: Segment, byte: int, entry: int, length: int) -> Stretch:
+        """The right records from a byte on, at least one: the segment is durable up to its end, so a wrong one is damage."""
+        left = segment.end - byte
+        data = self._shelf.read(segment.name, min(length, left), byte)
+        wanted = padded(length_at(data, 0, segment.life) or 0)
+        if len(data) < wanted <= left:
+            data = self._shelf.read(segment.name, wanted, byte)
+        stretch = scan(data, byte, life=segment.life, seed=segment.seed, entry=entry)
+        if stretch.end == byte:
+            raise damaged(segment.name, byte, "a record that was durable does not carry its checksum, or is not there")
+        return stretch

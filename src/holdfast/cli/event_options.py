@@ -1,0 +1,66 @@
+"""From what was typed to what is sent: data and properties."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import BadEvent
+
+_WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
+
+
+def parse_data(text: str) -> Any:
+    """JSON if it is, text otherwise: `{"sku": 7}` is a dict, `hello` is itself."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+
+
+def read_data(given: str) -> Iterator[Any]:
+    """The data of each event: one for JSON or @FILE, one a line for stdin."""
+    if given == "-":
+        for line in sys.stdin:
+            yield parse_data(line.rstrip("\n"))
+    elif given.startswith("@"):
+        yield _read_file(Path(given[1:]))
+    else:
+        yield parse_data(given)
+
+
+def _read_file(path: Path) -> Any:
+    try:
+        body = path.read_bytes()
+    except OSError as problem:
+        raise BadEvent(f"the data cannot be read from {path}: {problem.strerror}; name a file that can be read") from problem
+    try:
+        return parse_data(body.decode())
+    except UnicodeDecodeError:
+        return body
+
+
+def parse_properties(given: list[str] | None) -> dict[str, bool | int | float | str | None]:
+    """NAME=VALUE, where a value that reads as a number, true, false or null is one."""
+    properties: dict[str, bool | int | float | str | None] = {}
+    for each in given or []:
+        name, equals, value = each.partition("=")
+        if not equals or not name:
+            raise BadEvent(f"property {each!r} is not NAME=VALUE; write it like amount=120", property=each)
+        properties[name] = _value(value)
+    return properties
+
+
+def _value(text: str) -> bool | int | float | str | None:
+    if text in _WORDS:
+        return _WORDS[text]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,72 @@
+"""The command line: `holdfast COMMAND …`, or `python -m holdfast`.
+
+Every command has a file or shares one with its group; this one puts them together, and turns whatever goes wrong into one
+sentence and an exit code. Commands import what they need when they run, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from holdfast.cli import bench, destination, journal, receive, recorder, send, serve, status, subscription
+from holdfast.cli.failure import INTERRUPTED, USAGE, exit_code_of, report
+from holdfast.errors import HoldfastError
+
+START_HERE = """\b
+Start here:
+  holdfast serve --data ./events
+  holdfast send orders --data '{"sku": 7}'
+  holdfast receive orders --count 1"""
+
+app = typer.Typer(
+    name="holdfast",
+    help="Persistent events: what was accepted is on disk, and is held until everyone it is meant for has confirmed it.",
+    epilog=START_HERE,
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+for part in (serve, send, receive, destination, subscription, journal, recorder, status, bench):
+    part.add_to(app)
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command; its exit code."""
+    as_json = "--json" in arguments
+    try:
+        return app(args=arguments, prog_name="holdfast", standalone_mode=False) or 0
+    except HoldfastError as problem:
+        report(problem.code, problem.sentence, as_json=as_json)
+        return exit_code_of(problem)
+    except BrokenPipeError:
+        # Whoever read our output has gone, and with them the reason to go on; the interpreter must not flush into the pipe again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return INTERRUPTED
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except Exception as problem:
+        if not hasattr(problem, "format_message"):
+            raise
+        report("usage", _usage(problem), as_json=as_json)
+        return USAGE
+
+
+def _usage(problem: Exception) -> str:
+    """What typer has to say of wrong usage, and where to look."""
+    context = getattr(problem, "ctx", None)
+    where = context.command_path if context is not None else "holdfast"
+    message: str = problem.format_message()  # type: ignore[attr-defined]
+    return f"{message.strip().rstrip('.')}; see '{where} --help'"
+
+
+if __name__ == "__main__":
+    main()

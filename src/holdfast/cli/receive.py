@@ -1,0 +1,139 @@
+"""`holdfast receive`: events as lines, each confirmed after it was printed."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli import help_text
+from holdfast.cli.options import URL_DEFAULT, DestinationName, Json, Topic, Url
+
+if TYPE_CHECKING:
+    from holdfast.client.client import Client
+    from holdfast.client.received import ReceivedEvent
+    from holdfast.client.recipient import Incoming
+
+TIMED_OUT = 3
+# Events handed over ahead of printing.
+CREDIT_MAX = 1_000
+
+Count = Annotated[int | None, typer.Option("--count", metavar="N", min=1, help="Stop after so many events; without it, go on.")]
+Wait = Annotated[
+    float | None,
+    typer.Option("--timeout", metavar="SECONDS", min=0.001, help="Stop when no event comes for so long; without it, wait."),
+]
+Subscription = Annotated[
+    str | None, typer.Option("--subscription", metavar="NAME", help="Receive from this durable subscription of a topic.")
+]
+NoConfirm = Annotated[bool, typer.Option("--no-confirm", help="Only look: the events are given back, and delivered again.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(
+        **help_text.described(
+            "Receive events and print the data of each as a line of JSON (--json: the whole event), confirming what was printed.",
+            [
+                "holdfast receive orders --count 1 --no-confirm --json",
+                "holdfast receive orders --count 3",
+                "holdfast receive orders --count 1000 --json > orders.jsonl",
+                "holdfast receive prices --subscription display --timeout 0.5",
+            ],
+            changed={
+                0: "all that was asked for, or, without --count, all there was",
+                3: "fewer than --count came in time, or no server",
+            },
+        )
+    )(receive)
+
+
+def receive(
+    destination: DestinationName,
+    count: Count = None,
+    timeout: Wait = None,
+    topic: Topic = False,
+    subscription: Subscription = None,
+    no_confirm: NoConfirm = False,
+    url: Url = URL_DEFAULT,
+    json: Json = False,
+) -> None:
+    from holdfast.cli.failure import report
+    from holdfast.cli.running import run
+
+    got = run(_receive(url, destination, count, timeout, topic, subscription, is_confirming=not no_confirm, as_json=json))
+    if count is not None and got < count:
+        report(
+            "timed-out",
+            f"{got} of {count} events came from {destination!r} before {timeout:g} s passed without one",
+            as_json=json,
+        )
+        raise typer.Exit(TIMED_OUT)
+
+
+async def _receive(
+    url: str, destination: str, count: int | None, timeout: float | None, is_topic: bool, subscription: str | None, *,
+    is_confirming: bool, as_json: bool,
+) -> int:  # fmt: skip
+    import holdfast
+
+    async with holdfast.connect(url, name="holdfast receive") as client:
+        incoming = _incoming(client, destination, is_topic, subscription, min(count or CREDIT_MAX, CREDIT_MAX))
+        await incoming.open()
+        printed, unseen = 0, []
+        try:
+            while count is None or printed < count:
+                events = await incoming.next_many(timeout)
+                taken, unseen = (events, []) if count is None else (events[: count - printed], events[count - printed :])
+                await _print(taken, is_confirming, as_json)
+                printed += len(taken)
+        except holdfast.Unavailable as problem:
+            if problem.code != "timed-out":
+                raise
+        finally:
+            await incoming.close(unseen=unseen)
+        return printed
+
+
+def _incoming(client: Client, destination: str, is_topic: bool, subscription: str | None, credit: int) -> Incoming:
+    if is_topic or subscription is not None:
+        return client.subscribe(destination, subscription, credit=credit)
+    return client.queue(destination).receive(credit=credit)
+
+
+async def _print(events: list[ReceivedEvent], is_confirming: bool, as_json: bool) -> None:
+    """Print, then confirm: what was not printed is not confirmed."""
+    from holdfast.cli.output import json_line, print_line
+
+    print_line("\n".join(json_line(as_cloud_event(event) if as_json else _data(event)) for event in events))
+    if is_confirming:
+        for event in events:
+            await event.confirm()
+
+
+def _data(event: ReceivedEvent) -> Any:
+    data = event.data
+    return base64.b64encode(data).decode() if isinstance(data, bytes) else data
+
+
+def as_cloud_event(event: ReceivedEvent) -> dict[str, Any]:
+    """The whole event with the names of CloudEvents in JSON; what is not set is left out."""
+    shown: dict[str, Any] = {
+        "id": event.id,
+        "source": event.source,
+        "type": event.type,
+        "time": event.time.isoformat(),
+        "subject": event.subject,
+        "datacontenttype": event.datacontenttype,
+        "dataschema": event.dataschema,
+        "properties": dict(event.properties) or None,
+        "group": event.group,
+        "correlation_id": event.correlation_id,
+        "reply_to": event.reply_to,
+        "destination": event.destination,
+        "position": event.position,
+        "deliveries": event.deliveries or None,
+    }
+    shown = {name: value for name, value in shown.items() if value is not None}
+    data = event.data
+    return shown | ({"data_base64": base64.b64encode(data).decode()} if isinstance(data, bytes) else {"data": data})

@@ -1,0 +1,75 @@
+"""`holdfast record` and `holdfast forward`: events without a server, and from there to one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.cli import help_text
+from holdfast.cli.options import URL_DEFAULT, Data, DestinationName, Json, Property, Subject, Timeout, Topic, Type, Url
+
+RecorderFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a recorder.")]
+Size = Annotated[str, typer.Option("--size", metavar="SIZE", help="All the space a new recorder will ever use, such as 4M.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(
+        **help_text.described(
+            "Record an event in a folder, with no server running: it is on disk when this returns, and is forwarded later.",
+            [
+                """holdfast record ./recorder orders --data '{"sku": 10}' --type order.placed""",
+                """printf '{"sku": 11}\\n{"sku": 12}\\n' | holdfast record ./recorder orders --data - --json""",
+            ],
+            help_text.LOCAL,
+            {3: "the recorder is full; forward it, and record again"},
+        )
+    )(record)
+    app.command(
+        **help_text.described(
+            "Send what a recorder holds to a server, in order, each event once, however often this is repeated.",
+            ["holdfast forward ./recorder", "holdfast forward ./recorder --json --timeout 60"],
+            (0, 1, 2, 3, 4, 5),
+            {3: "no server, or not all in time; what was not forwarded is kept"},
+        )
+    )(forward)
+
+
+def record(
+    folder: RecorderFolder,
+    destination: DestinationName,
+    data: Data = "null",
+    type: Type = "event",
+    property: Property = None,
+    subject: Subject = None,
+    topic: Topic = False,
+    size: Size = "4M",
+    json: Json = False,
+) -> None:
+    from holdfast.cli.event_options import parse_properties, read_data
+    from holdfast.cli.output import show
+    from holdfast.node.settings import parse_size
+    from holdfast.recorder import Recorder
+
+    properties = parse_properties(property)
+    with Recorder(folder, parse_size(size, "--size")) as recorder:
+        for each in read_data(data):
+            made = recorder.record(
+                each, destination, "topic" if topic else "queue", type=type, subject=subject, properties=properties
+            )  # fmt: skip
+            sentence = f"recorded as number {made.sequence} in {folder}; {recorder.held} held"
+            show({"sequence": made.sequence, "id": made.id, "held": recorder.held}, as_json=json, sentence=sentence)
+
+
+def forward(folder: RecorderFolder, url: Url = URL_DEFAULT, timeout: Timeout = 30.0, json: Json = False) -> None:
+    from holdfast.cli.output import show
+    from holdfast.errors import NotAJournal
+    from holdfast.recorder import Recorder
+
+    if not folder.is_dir():
+        raise NotAJournal(f"there is no recorder in {folder}; name the folder that was recorded into", folder=str(folder))
+    with Recorder(folder) as recorder:
+        done = recorder.forward(url, timeout)
+    sentence = f"forwarded {done.count:,} events to {url}" + (f"; {done.skipped:,} had arrived before" if done.skipped else "")
+    show({"count": done.count, "skipped": done.skipped, "url": url}, as_json=json, sentence=sentence)

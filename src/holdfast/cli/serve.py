@@ -1,0 +1,112 @@
+"""`holdfast serve`: a server, until it is told to stop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast.cli import help_text
+
+if TYPE_CHECKING:
+    from holdfast.node.server import Server
+    from holdfast.node.settings import NodeSettings
+
+LISTEN_DEFAULT = "127.0.0.1:7400"
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="The folder of its journal; created if it is missing.")]
+Listen = Annotated[
+    str,
+    typer.Option(
+        "--listen", envvar="HOLDFAST_LISTEN", metavar="HOST:PORT", help="Where clients connect; port 0 takes a free one."
+    ),
+]
+JournalSize = Annotated[
+    str, typer.Option("--journal-size", metavar="SIZE", help="The journal grows to this and no further, such as 4G.")
+]
+Reserve = Annotated[
+    str,
+    typer.Option(
+        "--reserve", metavar="SIZE", help="Set aside for events that arrive when no more space can be had, such as 16M."
+    ),
+]
+SegmentSize = Annotated[
+    str, typer.Option("--segment-size", metavar="SIZE", help="Size of one file of a new journal, such as 8M.")
+]
+Name = Annotated[str, typer.Option("--name", metavar="NAME", help="The name of this server, for people.")]
+BootRecorder = Annotated[
+    Path | None,
+    typer.Option(
+        "--boot-recorder", metavar="DIR", help="A Recorder's folder: its events are taken first, before anything is delivered."
+    ),
+]
+SessionGrace = Annotated[
+    int, typer.Option("--session-grace-ms", metavar="MS", min=1, help="How long a client that lost its link keeps what it holds.")
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(
+        **help_text.described(
+            "Run a server on a folder until SIGTERM or SIGINT, printing 'listening on HOST:PORT' when it takes clients.",
+            [
+                "holdfast serve --data ./events",
+                "holdfast serve --data ./small --listen 127.0.0.1:0 --journal-size 256M --reserve 8M --segment-size 4M",
+                "holdfast serve --data ./booted --boot-recorder ./recorder --name orders",
+            ],
+            help_text.LOCAL,
+            {0: "stopped in good order", 3: "it cannot listen there, or the disk failed"},
+        )
+    )(serve)
+
+
+def serve(
+    data: Data,
+    listen: Listen = LISTEN_DEFAULT,
+    journal_size: JournalSize = "4G",
+    reserve: Reserve = "16M",
+    segment_size: SegmentSize = "8M",
+    name: Name = "holdfast",
+    boot_recorder: BootRecorder = None,
+    session_grace_ms: SessionGrace = 5_000,
+) -> None:
+    import logging
+
+    from holdfast.cli.running import run
+    from holdfast.node.server import Server
+    from holdfast.node.settings import parse_address
+
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
+    host, port = parse_address(listen)
+    settings = _settings(journal_size, reserve, segment_size, name, session_grace_ms)
+
+    async def work() -> None:
+        from holdfast.recorder.contents import RecorderContents
+
+        boot = (lambda: RecorderContents.open(boot_recorder)) if boot_recorder is not None else None
+        await Server(settings, data, host, port, boot).run(lambda server: _announce(server, host))
+
+    run(work())
+
+
+def _settings(journal_size: str, reserve: str, segment_size: str, name: str, session_grace_ms: int) -> NodeSettings:
+    from holdfast.channel.journal.settings import JournalSettings
+    from holdfast.node.settings import NodeSettings, parse_size
+
+    size_bytes = parse_size(journal_size, "--journal-size")
+    journal = JournalSettings(
+        size_bytes=size_bytes,
+        initial_bytes=min(JournalSettings().initial_bytes, size_bytes),
+        segment_bytes=parse_size(segment_size, "--segment-size"),
+        reserve_bytes=parse_size(reserve, "--reserve"),
+    )
+    return NodeSettings(name=name, journal=journal, session_grace_ms=session_grace_ms)
+
+
+def _announce(server: Server, host: str) -> None:
+    from holdfast.cli.output import print_line
+
+    shown = f"[{host}]" if ":" in host else host
+    print_line(f"listening on {shown}:{server.port}")

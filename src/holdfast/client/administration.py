@@ -1,0 +1,74 @@
+"""Creating, looking at and deleting destinations and subscriptions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.client.destination import check_name, check_subscription
+from holdfast.client.gathering import Kind
+from holdfast.errors import BadSetting
+from holdfast.wire.frame import Manage
+
+if TYPE_CHECKING:
+    from holdfast.client.session import Session
+
+
+class Administration:
+    """The part of a client that manages. Every call waits for the answer, `timeout` seconds at most (the client's, if none is
+    given).
+
+    LinkLost means that the question was sent and no answer came: look (`describe`, `destinations`) before repeating it.
+    """
+
+    def _opened(self) -> Session:
+        raise NotImplementedError
+
+    async def _manage(self, action: str, timeout: float | None, **arguments: Any) -> Any:
+        session = self._opened()
+        allowed = session.connection.timeout if timeout is None else timeout
+        return await session.ask(lambda token: Manage(token, action, arguments), allowed)
+
+    async def create_queue(self, name: str, *, redelivery_limit: int = 0, timeout: float | None = None) -> None:
+        """Create a queue. After `redelivery_limit` deliveries without a confirm an event goes to the dead events; 0 means
+        never."""
+        await self._create(name, "queue", redelivery_limit, timeout)
+
+    async def create_topic(self, name: str, *, redelivery_limit: int = 0, timeout: float | None = None) -> None:
+        """Create a topic. The limit holds for each of its subscriptions."""
+        await self._create(name, "topic", redelivery_limit, timeout)
+
+    async def _create(self, name: str, kind: Kind, redelivery_limit: int, timeout: float | None) -> None:
+        if not isinstance(redelivery_limit, int) or redelivery_limit < 0:
+            raise BadSetting(
+                f"redelivery_limit {redelivery_limit!r} is not a number of deliveries; give 1 or more, or 0 for no limit",
+                setting="redelivery_limit",
+            )
+        await self._manage("create", timeout, name=check_name(name), kind=kind, redelivery_limit=redelivery_limit)
+
+    async def delete(self, name: str, *, timeout: float | None = None) -> None:
+        """Delete a queue or topic: receivers are closed, what waits in it goes to the dead events."""
+        await self._manage("delete", timeout, name=check_name(name))
+
+    async def destinations(self, *, timeout: float | None = None) -> list[dict[str, Any]]:
+        """What there is."""
+        return list(await self._manage("list", timeout))
+
+    async def describe(self, name: str, *, timeout: float | None = None) -> dict[str, Any]:
+        """One destination: what waits in it, who receives from it."""
+        return dict(await self._manage("describe", timeout, name=check_name(name)))
+
+    async def create_subscription(self, topic: str, name: str, *, timeout: float | None = None) -> None:
+        """Create a durable subscription, so that events are kept for it before anyone receives."""
+        await self._manage("subscribe", timeout, topic=check_name(topic), name=check_subscription(name))
+
+    async def delete_subscription(self, topic: str, name: str, *, timeout: float | None = None) -> None:
+        """Delete a durable subscription with what waits in it."""
+        await self._manage("unsubscribe", timeout, topic=check_name(topic), name=check_subscription(name))
+
+    async def subscriptions(self, topic: str, *, timeout: float | None = None) -> list[dict[str, Any]]:
+        """The subscriptions of a topic."""
+        return list(await self._manage("subscriptions", timeout, topic=check_name(topic)))
+
+    async def status(self, *, timeout: float | None = None) -> dict[str, Any]:
+        """How the server is."""
+        return dict(await self._manage("status", timeout))

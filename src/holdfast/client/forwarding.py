@@ -1,0 +1,139 @@
+"""Forwarding: ready batch commands of a durable producer, sent as they are, each until it is receipted.
+
+Stands in the place of a session's `Producer`. It makes no batches and gives no numbers: the commands carry their sequences, and
+whoever recorded them keeps them until `receipted_through` has passed them. After a lost link it asks how far the server has
+come, and sends the rest of what is in flight again; the server drops what it has (rule 6).
+
+A refused command stays in flight, so that `receipted_through` never passes it, and ends the forwarding with the reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.client.connection import Connection
+from holdfast.client.dialer import dialer_for
+from holdfast.client.gathering import Kind
+from holdfast.client.url import parse
+from holdfast.errors import HoldfastError
+from holdfast.wire.frame import Buffer, OpenProducer, Receipted, Send
+
+if TYPE_CHECKING:
+    from holdfast.client.session import Session
+
+
+class ReadyCommand(NamedTuple):
+    """A batch command whose producer is the one that forwards."""
+
+    sequence: int
+    kind: Kind
+    command: Buffer
+
+
+class Forwarding:
+    def __init__(self, session: Session, producer: str, first_sequence: int) -> None:
+        self.producer = producer
+        # Everything below this number plus one is durable at the server, or was durable elsewhere before.
+        self.receipted_through = first_sequence - 1
+        # What the server said of itself: it may be further than the recorder believes.
+        self.last_sequence = 0
+        self._session = session
+        self._first_sequence = first_sequence
+        self._window = 1
+        self._sent_through = first_sequence - 1
+        self._in_flight: dict[int, ReadyCommand] = {}
+        self._error: HoldfastError | None = None
+        self._changed = asyncio.Event()
+
+    # --- sending -----------------------------------------------------------------------------------------------------
+
+    async def send(self, ready: ReadyCommand) -> None:
+        """Send when the window has room. Sequences ascend without a gap; what the server has already is passed over."""
+        while len(self._in_flight) >= self._window and self._error is None:
+            await self._change()
+        self._raise_error()
+        if ready.sequence <= self._sent_through:
+            return
+        self._sent_through = ready.sequence
+        self._in_flight[ready.sequence] = ready
+        if self._session.is_ready:  # without a link it goes when there is one again
+            self._say(ready)
+
+    async def receipted_beyond(self, sequence: int) -> int:
+        """Wait until more than this is receipted; how far it is then."""
+        while self.receipted_through <= sequence:
+            self._raise_error()
+            await self._change()
+        return self.receipted_through
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._in_flight
+
+    def _say(self, ready: ReadyCommand) -> None:
+        self._session.say(Send(ready.sequence, ready.kind), ready.command)
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    # --- what a session asks of its producer -------------------------------------------------------------------------
+
+    def receipted(self, message: Receipted) -> None:
+        self._in_flight.pop(message.token, None)
+        self._note_receipts()
+
+    def refused(self, sequence: int, error: HoldfastError) -> None:
+        if sequence in self._in_flight and self._error is None:
+            self._error = error
+            self._changed.set()
+
+    async def resume(self, window: int, deadline: float) -> None:
+        """Rule 6: ask what arrived, send the rest again in order."""
+        answer = await self._session.ask_now(
+            lambda token: OpenProducer(token, self.producer, True, self._first_sequence), deadline, self._session.number
+        )  # fmt: skip
+        self._window = window
+        self.last_sequence = answer["last_sequence"]
+        self._sent_through = max(self._sent_through, self.last_sequence)
+        for sequence in [each for each in self._in_flight if each <= self.last_sequence]:
+            del self._in_flight[sequence]
+        self._note_receipts()
+        for ready in self._in_flight.values():
+            self._say(ready)
+
+    def flush(self, receipted: int | None = None) -> None:
+        """Nothing is gathered here."""
+
+    def fail(self, error: HoldfastError) -> None:
+        self._error = self._error or error
+        self._changed.set()
+
+    async def flushed(self, timeout: float) -> None:
+        """What is in flight stays with whoever recorded it: closing does not wait."""
+
+    def _note_receipts(self) -> None:
+        self.receipted_through = min(self._in_flight) - 1 if self._in_flight else self._sent_through
+        self._changed.set()
+
+
+@contextlib.asynccontextmanager
+async def open_forwarding(
+    url: str, producer: str, first_sequence: int, timeout: float, name: str = ""
+) -> AsyncIterator[Forwarding]:
+    """A connection of its own to a URL, for the commands of one durable producer."""
+    connection = Connection(dialer_for(parse(url)), name, "", timeout)
+    forwarding = Forwarding(connection.session, producer, first_sequence)
+    connection.session.producer = forwarding  # type: ignore[assignment]  # this session is never asked to gather
+    await connection.open()
+    try:
+        yield forwarding
+    finally:
+        await connection.close()

@@ -1,0 +1,194 @@
+"""A received event: read where it lies in its batch, decoded when it is looked at.
+
+    confirm    finished with it
+    release    give it back, to be delivered again, to anyone, after a delay if one is given
+    reject     refuse it for good: it goes to the dead events with the reason
+
+A verdict is noted here and now, and travels together with others; awaiting it costs next to nothing and says nothing about
+whether it was applied: `await incoming.settled()`, or leaving the receiver, waits for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.errors import BadSetting, Refused
+from holdfast.event import identifier
+from holdfast.event.batch import Batch
+from holdfast.event.event import Head, PropertyValue, decode_data, decode_head, from_microseconds
+
+if TYPE_CHECKING:
+    from holdfast.client.recipient import Incoming
+
+REASON_LENGTH_MAX = 1_000
+DELAY_SECONDS_MAX = 10 * 365 * 86_400
+
+
+class Handed(msgspec.Struct, eq=False):
+    """A slice of a batch as a receiver was handed it."""
+
+    incoming: Any
+    batch: Batch
+    first: int
+    events: int
+    deliveries: int
+    size: int
+    generation: int
+
+
+class Received(msgspec.Struct, eq=False):
+    """One event of a queue or subscription. Its attributes are those of CloudEvents, and those of its delivery."""
+
+    _handed: Handed
+    _index: int
+    _verdict: str = ""
+    _head: Head | None = None
+
+    def _decide(self, verdict: str) -> bool:
+        """Whether this is news. An event has one verdict; the same one again is passed over, another is refused."""
+        if self._verdict and self._verdict != verdict:
+            raise Refused(
+                f"the event at {self.position} was {self._verdict} already and cannot be {verdict}", position=self.position
+            )
+        is_new = not self._verdict
+        self._verdict = verdict
+        return is_new
+
+    def _look(self) -> Head:
+        if self._head is None:
+            self._head = decode_head(self._handed.batch.head(self._index))
+        return self._head
+
+    # --- what was sent -----------------------------------------------------------------------------------------------
+
+    @property
+    def data(self) -> Any:
+        """What was sent: bytes, text, or what JSON holds."""
+        return decode_data(self.body, self._look().datacontenttype)
+
+    @property
+    def body(self) -> memoryview:
+        """The data as it travelled, not decoded and not copied."""
+        return self._handed.batch.body(self._index)
+
+    @property
+    def id(self) -> str:
+        return self._look().id or identifier.to_text(self._handed.batch.first_id + self._index)
+
+    @property
+    def source(self) -> str:
+        return self._look().source or self._handed.batch.source
+
+    @property
+    def type(self) -> str:
+        return self._look().type
+
+    @property
+    def time(self) -> datetime:
+        return from_microseconds(self._look().time_us)
+
+    @property
+    def subject(self) -> str | None:
+        return self._look().subject
+
+    @property
+    def datacontenttype(self) -> str:
+        return self._look().datacontenttype
+
+    @property
+    def dataschema(self) -> str | None:
+        return self._look().dataschema
+
+    @property
+    def properties(self) -> Mapping[str, PropertyValue]:
+        return self._look().properties or {}
+
+    @property
+    def group(self) -> str | None:
+        return self._look().group
+
+    @property
+    def correlation_id(self) -> str | None:
+        return self._look().correlation_id
+
+    @property
+    def reply_to(self) -> str | None:
+        return self._look().reply_to
+
+    @property
+    def priority(self) -> int:
+        return int(self._handed.batch.priority)
+
+    @property
+    def expires_at_ms(self) -> int:
+        """When it expires, in ms since 1970; 0 for never."""
+        return self._look().expires_at_ms
+
+    # --- its delivery ------------------------------------------------------------------------------------------------
+
+    @property
+    def position(self) -> int:
+        return self._handed.first + self._index
+
+    @property
+    def deliveries(self) -> int:
+        """How often it had been delivered before this time."""
+        return self._handed.deliveries
+
+    @property
+    def redelivered(self) -> bool:
+        return self._handed.deliveries > 0
+
+    @property
+    def destination(self) -> str:
+        destination: str = self._handed.incoming.destination
+        return destination
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.destination!r} at {self.position}, id={self.id!r}, type={self.type!r})"
+
+
+class ReceivedEvent(Received, eq=False):
+    """An event as `async for event in incoming` hands it out."""
+
+    def confirm(self) -> Awaitable[None]:
+        """Finished with it."""
+        handed = self._handed
+        incoming: Incoming = handed.incoming
+        if self._verdict:
+            self._decide("confirmed")
+            return incoming.noted
+        self._verdict = "confirmed"
+        return incoming.note_confirm(handed.first + self._index, handed.generation)
+
+    def release(self, delay: float = 0.0) -> Awaitable[None]:
+        """Give it back, to be delivered again in `delay` seconds at the earliest."""
+        delay_ms = milliseconds(delay)
+        incoming: Incoming = self._handed.incoming
+        if self._decide("released"):
+            incoming.note("release", self.position, self._handed.generation, delay_ms=delay_ms)
+        return incoming.noted
+
+    def reject(self, reason: str) -> Awaitable[None]:
+        """Refuse it for good. The reason is kept with it."""
+        said = checked_reason(reason)
+        incoming: Incoming = self._handed.incoming
+        if self._decide("rejected"):
+            incoming.note("reject", self.position, self._handed.generation, reason=said)
+        return incoming.noted
+
+
+def milliseconds(delay: float) -> int:
+    if not 0 <= delay <= DELAY_SECONDS_MAX:
+        raise BadSetting(f"a delay of {delay} s is not possible; give seconds, 0 for at once", delay=delay)
+    return round(delay * 1000)
+
+
+def checked_reason(reason: str) -> str:
+    if not isinstance(reason, str) or not reason:
+        raise BadSetting("a rejection needs a reason in words, for whoever looks at the dead events")
+    return reason[:REASON_LENGTH_MAX]

@@ -1,0 +1,320 @@
+"""The recipient's side of a receiver: what was handed over and not looked at yet, and the verdicts on what was.
+
+    delivered ─▶ buffer of slices ─▶ next, async for ─▶ the application ─▶ confirm, release, reject ─▶ verdicts ─▶ applied
+                  │ credit is granted again as slices are used up                                        held until here
+
+After a lost link the receiver attaches again and says what it holds; verdicts that were not answered are sent again. If the
+server gave the session up meanwhile, what was held has gone to others: it is discarded here, and whoever still gives a verdict
+on it hears Detached.
+
+Leaving waits until the verdicts are applied. What the application had looked at and left undecided is released as delivered
+once more; what it never saw is released as if it had not been delivered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from holdfast.client.gathering import Kind
+from holdfast.client.held import Held
+from holdfast.client.received import Handed, ReceivedEvent
+from holdfast.client.settling import Settling
+from holdfast.client.verdicts import Settlement, Verdict
+from holdfast.errors import BadSetting, Closed, Damaged, Detached, HoldfastError, LinkLost, TimedOut
+from holdfast.event.batch import Batch
+from holdfast.event.position import Ranges
+from holdfast.wire.frame import Attach, Buffer, Credit, DetachReceiver, Slice
+
+if TYPE_CHECKING:
+    from holdfast.client.session import Session
+
+CREDIT_EVENTS = 1_000
+CREDIT_BYTES = 8 << 20
+# Verdicts that are noted before they are sent although more are being noted, and how long the first may wait.
+NOTED_MAX = 512
+NOTED_SECONDS_MAX = 0.005
+
+
+class Incoming:
+    """Events as they come in: `async with destination.receive() as incoming: async for event in incoming: …`."""
+
+    def __init__(
+        self,
+        session: Session,
+        destination: str,
+        kind: Kind,
+        subscription: str,
+        credit: int,
+        credit_bytes: int,
+        timeout: float | None,
+    ) -> None:
+        if credit < 1 or credit_bytes < 1:
+            raise BadSetting(
+                f"credit of {credit} events and {credit_bytes} bytes would never be handed anything; give at least 1 of each"
+            )
+        self.destination = destination
+        self.subscription = subscription
+        self.receiver = session.next_receiver()
+        self._kind: Kind = kind
+        self._session = session
+        self._loop = session.connection.loop
+        self._timeout = timeout
+        self._credit = (credit, credit_bytes)
+        self._used_events = 0
+        self._used_bytes = 0
+        self._buffer: deque[Handed] = deque()
+        self._handed: Handed | None = None
+        self._index = 0
+        self._count = 0
+        self._held = Held()
+        self._generation = 0
+        self._end: HoldfastError | None = None
+        self._is_flush_due = False
+        self._waiting: list[asyncio.Future[None]] = []
+        self._settling = Settling(session, self.receiver, self._held, self._gone)
+        self._confirm = self._settling.verdicts.confirm
+        self.noted: asyncio.Future[None] = self._loop.create_future()
+        self.noted.set_result(None)
+
+    # --- opening and leaving -----------------------------------------------------------------------------------------
+
+    async def open(self) -> Self:
+        """Attach; attaching again after a lost link changes nothing, so it is simply repeated."""
+        deadline = self._session.connection.deadline(self._session.connection.timeout)
+        while True:
+            try:
+                await self._session.ask(self._attach, deadline - self._loop.time())
+                break
+            except LinkLost:
+                if self._loop.time() >= deadline:
+                    raise
+        self._session.recipients[self.receiver] = self
+        self._session.say(Credit(self.receiver, *self._credit))
+        return self
+
+    def _attach(self, token: int) -> Attach:
+        held = self._held.ranges().to_bytes()
+        return Attach(token, self.receiver, self.destination, self._kind, self.subscription, held)
+
+    async def close(self, timeout: float | None = None, unseen: Ranges | None = None) -> None:
+        """Send the verdicts, wait until they are applied, give back the rest; `unseen` came by `next_run` and no further."""
+        if self._session.recipients.get(self.receiver) is not self:
+            return
+        allowed = self._session.connection.timeout if timeout is None else timeout
+        was_over = self._end is not None
+        self._end = self._end or Closed("the receiver was closed by this program; receive again to go on")
+        self._wake()
+        try:
+            if not was_over:
+                await self._settling.settled(allowed)
+                self._release_what_was_seen(unseen or Ranges())
+                await self._settling.settled(allowed)
+                await self._session.ask(lambda token: DetachReceiver(token, self.receiver), allowed)
+            self._settling.raise_error()
+        finally:
+            self._session.recipients.pop(self.receiver, None)
+
+    def _release_what_was_seen(self, unseen: Ranges) -> None:
+        seen = self._held.copy()
+        for handed in self._buffer:
+            seen.remove(handed.first, handed.first + handed.events - 1)
+        if self._handed is not None and self._index < self._count:
+            seen.remove(self._handed.first + self._index, self._handed.first + self._count - 1)
+        for first, last in unseen:
+            seen.remove(first, last)
+        if seen:
+            self._settling.settle(Settlement("release", seen.ranges()))
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            await self.close()
+        except HoldfastError:
+            if error is None:
+                raise
+
+    # --- receiving ---------------------------------------------------------------------------------------------------
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ReceivedEvent:
+        index = self._index
+        if index < self._count:
+            self._index = index + 1
+            return ReceivedEvent(self._handed, index)  # type: ignore[arg-type]  # there is one while the count says so
+        try:
+            await self._until_handed(self._timeout)
+        except Closed:
+            raise StopAsyncIteration from None
+        return self._take()
+
+    async def next(self, timeout: float | None = None) -> ReceivedEvent:
+        """The next event. TimedOut when none comes in time; Closed after the receiver was closed."""
+        await self._until_handed(self._timeout if timeout is None else timeout)
+        return self._take()
+
+    async def next_run(self, timeout: float | None = None) -> tuple[Handed, range]:
+        """At least one event, and with it the rest of its slice: the slice, and the indices in it."""
+        await self._until_handed(self._timeout if timeout is None else timeout)
+        assert self._handed is not None
+        taken = range(self._index, self._count)
+        self._index = self._count
+        return self._handed, taken
+
+    def _take(self) -> ReceivedEvent:
+        handed, index = self._handed, self._index
+        assert handed is not None
+        self._index = index + 1
+        return ReceivedEvent(handed, index)
+
+    async def _until_handed(self, timeout: float | None) -> None:
+        """Return when there is an event to take."""
+        deadline = None if timeout is None else self._loop.time() + timeout
+        while self._end is None:
+            if self._index < self._count or self._step():
+                return
+            self.flush()
+            future = self._loop.create_future()
+            self._waiting.append(future)
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await future
+            except TimeoutError as problem:
+                raise TimedOut(f"no event of {self.destination!r} came within {timeout:g} s") from problem
+        raise self._end
+
+    def _step(self) -> bool:
+        """The slice is used up: go on to the next, and grant credit again when half of it is used."""
+        done = self._handed
+        if done is not None:
+            self._handed = None
+            self._used_events += done.events
+            self._used_bytes += done.size
+            if 2 * self._used_events >= self._credit[0] or 2 * self._used_bytes >= self._credit[1]:
+                self._grant()
+        self._index = self._count = 0
+        if not self._buffer:
+            return False
+        self._handed = self._buffer.popleft()
+        self._count = self._handed.events
+        return True
+
+    def _grant(self) -> None:
+        if self._session.is_ready:
+            self._session.say(Credit(self.receiver, self._used_events, self._used_bytes))
+        self._used_events = self._used_bytes = 0
+
+    # --- what the session tells --------------------------------------------------------------------------------------
+
+    def delivered(self, slices: Sequence[Slice], body: Buffer) -> None:
+        if self._end is not None:
+            return
+        view, at = memoryview(body), 0
+        try:
+            for each in slices:
+                batch = Batch(view[at : at + each.length])
+                batch.check()
+                at += each.length
+                last = each.first + each.events - 1
+                self._held.add(each.first, last)
+                self._settling.verdicts.handed(each.first, last, each.is_adjoining)
+                self._buffer.append(Handed(self, batch, each.first, each.events, each.deliveries, each.length, self._generation))
+        except Damaged as problem:
+            self.end(problem)
+        self._wake()
+
+    def end(self, error: HoldfastError) -> None:
+        """Nothing more will come, and verdicts will not be taken."""
+        self._end = self._end or error
+        self._discard(error)
+        self._wake()
+
+    def interrupt(self, error: HoldfastError) -> None:
+        """Whoever waits for an event hears this; the receiver goes on."""
+        for future in self._waiting:
+            if not future.done():
+                future.set_exception(type(error)(error.sentence))
+        self._waiting.clear()
+
+    async def resume(self, is_resumed: bool, deadline: float) -> None:
+        """Attach again on a new link, with what is held, and credit for what may come."""
+        if not is_resumed:
+            self._discard(
+                Detached(f"the link was lost for so long that what was held of {self.destination!r} went to others; discard it")
+            )
+        try:
+            await self._session.ask_now(self._attach, deadline, self._session.number)
+        except LinkLost:
+            raise
+        except HoldfastError as problem:
+            self.end(problem)
+            return
+        self._settling.send_again()
+        waiting = (*self._buffer, self._handed) if self._handed is not None else tuple(self._buffer)
+        events = max(0, self._credit[0] - sum(each.events for each in waiting))
+        size = max(0, self._credit[1] - sum(each.size for each in waiting))
+        self._used_events = self._used_bytes = 0
+        self._session.say(Credit(self.receiver, events, size))
+
+    def _gone(self, error: HoldfastError) -> None:
+        """A verdict was refused because the server gave this receiver up."""
+        self.end(error)
+
+    def _discard(self, error: HoldfastError) -> None:
+        self._generation += 1
+        self._buffer.clear()
+        self._handed = None
+        self._index = self._count = 0
+        self._settling.discard(error)
+
+    def _wake(self) -> None:
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(None)
+        self._waiting.clear()
+
+    # --- verdicts ----------------------------------------------------------------------------------------------------
+
+    def note_confirm(self, position: int, generation: int) -> Awaitable[None]:
+        if generation != self._generation:
+            self._settling.note_too_late()
+            return self.noted
+        self._confirm(position)
+        if not self._is_flush_due or self._settling.verdicts.noted >= NOTED_MAX:
+            self._flush_soon()
+        return self.noted
+
+    def note(self, verdict: Verdict, position: int, generation: int, delay_ms: int = 0, reason: str = "") -> Awaitable[None]:
+        if generation != self._generation:
+            self._settling.note_too_late()
+        else:
+            self._settling.verdicts.note(verdict, position, delay_ms, reason)
+            self._flush_soon()
+        return self.noted
+
+    def _flush_soon(self) -> None:
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self._loop.call_later(NOTED_SECONDS_MAX, self._flush_in_time)
+        if self._settling.verdicts.noted >= NOTED_MAX:
+            self.flush()
+
+    def _flush_in_time(self) -> None:
+        self._is_flush_due = False
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what is noted."""
+        self._settling.flush()
+
+    async def settled(self, timeout: float | None = None) -> None:
+        """Wait until all verdicts so far are applied. Raises the first that was refused."""
+        await self._settling.settled(self._session.connection.timeout if timeout is None else timeout)
+        self._settling.raise_error()

@@ -1,0 +1,170 @@
+"""Snapshots of a directory: taken at once, handed out in chunks; and its digest. `restore` reads them back.
+
+    chunk     "HFDS" │ version u16 │ length u32, part │ length u32, part │ …          little-endian; every chunk has the lead
+
+All parts are encoded when the snapshot is taken (arrays are copied as they are), so it is that of one moment although
+commands go on being applied. The digest is taken over a canonical form: what waits, in placement order, and everything else
+sorted; so it does not depend on how pages came to be filled, or in which order things were added.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from array import array
+from collections.abc import Iterator
+from itertools import compress
+
+from holdfast.destination import image
+from holdfast.destination.backlog import Backlog
+from holdfast.destination.dead import DeadQueue
+from holdfast.destination.image import Part, portions
+from holdfast.destination.producers import Producer
+from holdfast.destination.queue import Queue
+from holdfast.destination.sessions import Session
+from holdfast.destination.state import State
+from holdfast.destination.subscription import Subscription
+from holdfast.event.position import INDEX_BITS
+
+MAGIC = b"HFDS"
+VERSION = 1
+LEAD = struct.Struct("<4sH")
+LENGTH = struct.Struct("<I")
+# Half of what one command of a channel may be, so that a chunk fits wherever a command does.
+CHUNK_BYTES_MAX = 512 << 10
+
+
+def chunks(state: State) -> Iterator[bytes]:
+    """The state of this moment. The work is done here, before the first chunk is asked for."""
+    encoded = [image.encode(part) for part in _parts(state)]
+    encoded.append(image.encode(image.EndImage(len(encoded))))
+    return _packed(encoded)
+
+
+def _packed(encoded: list[bytes]) -> Iterator[bytes]:
+    lead = LEAD.pack(MAGIC, VERSION)
+    chunk, length = [lead], len(lead)
+    for part in encoded:
+        if length + LENGTH.size + len(part) > CHUNK_BYTES_MAX:
+            yield b"".join(chunk)
+            chunk, length = [lead], len(lead)
+        chunk += (LENGTH.pack(len(part)), part)
+        length += LENGTH.size + len(part)
+    yield b"".join(chunk)
+
+
+def _parts(state: State) -> Iterator[Part]:
+    yield image.StateImage(state.applied, state.epoch, state.node)
+    yield from _destinations(state)
+    for queue in state.catalog.queues.values():
+        yield _backlog_head(queue)
+        yield from _backlog_pages(queue.backlog)
+        yield from _beside_pages(queue)
+        for receivers in portions(_receivers(queue)):
+            yield image.ReceiversImage(receivers)
+    for session in state.sessions().values():
+        yield from _session(session)
+    for producer in state.producers:
+        yield _producer(producer)
+    for places in portions(state.bodies.carried.items()):
+        yield image.CarriedImage(places)
+
+
+def _destinations(state: State) -> Iterator[Part]:
+    for destination in state.catalog.destinations.values():
+        if destination is not state.dead:
+            yield image.DestinationImage(destination.name, destination.kind, destination.settings)
+    for queue in state.catalog.queues.values():
+        if isinstance(queue, Subscription):
+            yield image.SubscriptionImage(queue.topic, queue.name, queue.owner)
+
+
+def _backlog_head(queue: Queue) -> Part:
+    backlog, history = queue.backlog, queue.backlog.history
+    marks = history.marks_from(backlog.oldest_slot() << INDEX_BITS)
+    return image.BacklogImage(*queue.key, backlog.newest_entry, backlog.next_slot, history.delivered_up_to, marks)
+
+
+def _backlog_pages(backlog: Backlog) -> Iterator[Part]:
+    for page in backlog.pages():
+        yield image.PageImage(page.first_slot, page.entries.tobytes(), page.events.tobytes(), page.remaining.tobytes())
+
+
+def _beside_pages(queue: Queue) -> Iterator[Part]:
+    backlog = queue.backlog
+    for slot, finished in sorted(backlog.finished_in_part().items()):
+        yield image.FinishedImage(slot, finished.to_bytes(finished.bit_length() + 7 >> 3, "little"))
+    for slots in portions(sorted(backlog.displaced().items())):
+        yield image.DisplacedImage(slots)
+    for runs in portions(backlog.history.returns):
+        yield image.ReturnsImage(runs)
+    for runs in portions(backlog.history.not_before):
+        yield image.NotBeforeImage(runs)
+    if isinstance(queue, DeadQueue):
+        yield from _deaths(queue)
+
+
+def _receivers(queue: Queue) -> list[tuple[str, int, int]]:
+    return [(session, receiver, since) for (session, receiver), since in queue.receivers]
+
+
+def _deaths(dead: DeadQueue) -> Iterator[Part]:
+    for openings in portions(dead.openings):
+        yield image.OpeningsImage(openings)
+    for told in portions(dead.told):
+        yield image.DeathsImage(told)
+
+
+def _session(session: Session) -> Iterator[Part]:
+    yield image.SessionImage(session.name, session.since)
+    for receivers in portions((receiver, *key) for receiver, key in session.receivers.items()):
+        yield image.SessionPartImage(receivers, [], [])
+    for subscriptions in portions(session.subscriptions):
+        yield image.SessionPartImage([], subscriptions, [])
+    for producers in portions(session.producers):
+        yield image.SessionPartImage([], [], producers)
+
+
+def _producer(producer: Producer) -> Part:
+    return image.ProducerImage(
+        producer.identifier,
+        producer.session,
+        producer.is_durable,
+        producer.next_sequence,
+        [(sequence, *batch) for sequence, batch in sorted(producer.held.items())],
+        list(producer.recent),
+        producer.skipped,
+    )
+
+
+def digest(state: State) -> str:
+    """The same for states that will behave the same."""
+    head = image.StateImage(0, state.epoch, state.node)
+    parts = [*_destinations(state), *map(_producer, state.producers)]
+    parts.append(image.CarriedImage(sorted(state.bodies.carried.items())))
+    for session in state.sessions().values():
+        receivers = sorted((receiver, *key) for receiver, key in session.receivers.items())
+        parts.append(image.SessionImage(session.name, session.since))
+        parts.append(image.SessionPartImage(receivers, sorted(session.subscriptions), [session.name, *sorted(session.producers)]))
+    found = hashlib.sha256(image.encode(head))
+    for encoded in sorted(map(image.encode, parts)):
+        found.update(encoded)
+    for key in sorted(state.catalog.queues):
+        _digest_queue(state.catalog.queues[key], found)
+    return found.hexdigest()
+
+
+def _digest_queue(queue: Queue, found: hashlib._Hash) -> None:
+    backlog = queue.backlog
+    found.update(image.encode(_backlog_head(queue)))
+    entries, events = hashlib.sha256(), hashlib.sha256()
+    for page in backlog.pages():
+        real = array("Q", page.entries)
+        for offset in range(len(real)) if backlog.displaced() else ():
+            real[offset] = backlog.displaced().get(page.first_slot + offset, real[offset])
+        entries.update(array("Q", compress(real, page.remaining)))
+        events.update(array("H", compress(page.events, page.remaining)))
+    found.update(entries.digest() + events.digest())
+    found.update(image.encode(image.ReceiversImage(sorted(_receivers(queue)))))
+    for part in _beside_pages(queue):
+        found.update(image.encode(part))

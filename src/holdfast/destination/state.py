@@ -1,0 +1,102 @@
+"""The state of one message manager, and what can be asked of it. `directory` changes it; nothing else does.
+
+catalog      queues and topics with their subscriptions, by name; `_DMQ` always
+sessions     whose receivers are attached where
+producers    in which order their batches are placed (rule 6)
+bodies       where the batches that are still needed lie in the channel (rule 9)
+epoch        which primary's commands count (rule 7)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.destination import bodies as _bodies
+from holdfast.destination.backlog import Backlog
+from holdfast.destination.bodies import Bodies
+from holdfast.destination.catalog import Catalog, Destination
+from holdfast.destination.command import Buffer
+from holdfast.destination.dead import DeadQueue, Deaths
+from holdfast.destination.effect import BacklogKey
+from holdfast.destination.producers import Producers
+from holdfast.destination.queue import Queue
+from holdfast.destination.sessions import Session
+
+Entries = list[int]
+Listing = list[dict[str, Any]]
+Names = list[str]
+
+
+class State:
+    def __init__(self) -> None:
+        self.applied = 0  # the newest entry applied
+        self.epoch = 0
+        self.node = ""  # the primary
+        self.bodies = Bodies()
+        self.catalog = Catalog(self.bodies)
+        self.producers = Producers(self.bodies)
+        self._sessions: dict[str, Session] = {}
+
+    @property
+    def dead(self) -> DeadQueue:
+        return self.catalog.dead
+
+    def deaths(self, waiting: int) -> Deaths:
+        """Why a position that waits in the dead queue was given up."""
+        return self.dead.deaths(waiting)
+
+    def queue(self, key: BacklogKey) -> Queue:
+        """The queue or subscription with this key; KeyError when there is none."""
+        return self.catalog.queues[key]
+
+    def backlog(self, key: BacklogKey) -> Backlog:
+        return self.catalog.queues[key].backlog
+
+    def backlogs(self) -> dict[BacklogKey, Backlog]:
+        return {key: queue.backlog for key, queue in self.catalog.queues.items()}
+
+    def destination(self, name: str) -> Destination:
+        return self.catalog.find(name)
+
+    def kind_of(self, name: str) -> str | None:
+        """ "queue" or "topic"; None when there is no such destination."""
+        found = self.catalog.destinations.get(name)
+        return found.kind if found else None
+
+    def redelivery_limit(self, key: BacklogKey) -> int:
+        return self.catalog.queues[key].settings.redelivery_limit
+
+    def describe(self, name: str, kind: str | None = None) -> dict[str, Any]:
+        """What administration shows of a destination, which must be of this kind."""
+        return (self.catalog.topic(name) if kind == "topic" else self.catalog.find(name)).describe()
+
+    def list(self) -> Listing:
+        return self.catalog.listing()
+
+    def sessions(self) -> dict[str, Session]:
+        return self._sessions
+
+    def producers_with_unfinished(self) -> Names:
+        """The producers of whose batches some may be unfinished. None of the others has."""
+        return [producer.identifier for producer in self.producers if self.catalog.may_need_one_of(producer)]
+
+    def receivers_of(self, session: str) -> dict[int, BacklogKey]:
+        found = self._sessions.get(session)
+        return dict(found.receivers) if found else {}
+
+    def locate(self, entry: int) -> int:
+        """Where in the channel the body of this entry is now."""
+        return self.bodies.locate(entry)
+
+    @staticmethod
+    def batch_in(data: Buffer, entry: int) -> memoryview:
+        return _bodies.batch_in(data, entry)
+
+    def oldest_needed(self) -> int:
+        """The least entry number of the channel whose body is needed; the next entry when none is."""
+        oldest = self.catalog.oldest_needed()
+        return self.applied + 1 if oldest is None else oldest
+
+    def needed_between(self, first_entry: int, last_entry: int) -> Entries:
+        """The original numbers of the entries whose bodies lie in first_entry .. last_entry and are needed."""
+        return self.catalog.needed_between(first_entry, last_entry)

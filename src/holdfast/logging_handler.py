@@ -1,0 +1,90 @@
+"""A `logging` handler that loses nothing: each log record is an event on disk before the program goes on.
+
+    logging.getLogger().addHandler(EventHandler("./recorder", destination="log"))
+
+Built on a `Recorder`: no server, network or loop is needed, and what was recorded is forwarded by whoever forwards the
+recorder. A log record becomes an event of type `log.<level>` with the message, its place and its exception as data; level and
+logger are properties too, for selectors.
+
+Holdfast's own loggers are left out, because recording and forwarding may log: such a record would make the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from holdfast.event.event import Event
+from holdfast.recorder.contents import Kind
+from holdfast.recorder.recorder import Recorder
+
+DESTINATION_DEFAULT = "log"
+OWN_LOGGERS = "holdfast"
+
+
+class EventHandler(logging.Handler):
+    """Hands log records to a Recorder: one that is given (and stays the caller's to close), or that of a folder, opened here.
+
+    Never raises into the program: what goes wrong goes to `logging.Handler.handleError`, and is counted in `missed`.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder | str | Path,
+        destination: str = DESTINATION_DEFAULT,
+        kind: Kind = "queue",
+        level: int | str = logging.NOTSET,
+    ) -> None:
+        super().__init__(level)
+        self._is_ours = not isinstance(recorder, Recorder)
+        self.recorder = recorder if isinstance(recorder, Recorder) else Recorder(recorder, source="logging")
+        self.destination = destination
+        self.kind = kind
+        self.missed = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name.partition(".")[0] == OWN_LOGGERS:
+            return
+        try:
+            self.recorder.record(self.event_of(record), self.destination, self.kind)
+        except Exception:
+            self.missed += 1
+            self.handleError(record)
+
+    def event_of(self, record: logging.LogRecord) -> Event:
+        """The event that a log record becomes."""
+        level = record.levelname
+        return Event(
+            type=f"log.{level.lower()}",
+            time=datetime.fromtimestamp(record.created, UTC),
+            data=self._data(record),
+            properties={"level": level, "logger": record.name},
+        )
+
+    def _data(self, record: logging.LogRecord) -> dict[str, Any]:
+        formatter = self.formatter or _PLAIN
+        data: dict[str, Any] = {
+            "message": record.getMessage(),
+            "logger": record.name,
+            "level": record.levelname,
+            "path": record.pathname,
+            "line": record.lineno,
+            "function": record.funcName,
+            "process": record.process,
+            "thread": record.threadName,
+        }
+        if record.exc_info:
+            data["exception"] = formatter.formatException(record.exc_info)
+        if record.stack_info:
+            data["stack"] = record.stack_info
+        return data
+
+    def close(self) -> None:
+        if self._is_ours:
+            self.recorder.close()
+        super().close()
+
+
+_PLAIN = logging.Formatter()

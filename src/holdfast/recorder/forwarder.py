@@ -1,0 +1,170 @@
+"""Forwarding what a recorder holds: once, or from a thread of its own for as long as the recorder is open.
+
+    recorder ─▶ read a stretch ─▶ send, as far as the window goes ─▶ receipted ─▶ released
+
+Nothing is forgotten here before the other side has it on disk, and what is sent again is dropped there by its sequence (rule
+6): whichever side dies at whichever moment, each event arrives once, in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.client.forwarding import Forwarding, ReadyCommand, open_forwarding
+from holdfast.errors import Damaged, HoldfastError, Refused, TimedOut
+
+if TYPE_CHECKING:
+    from holdfast.recorder.recorder import Recorder
+
+# The forwarder's own words must not be recorded and forwarded in turn: the logging handler leaves out everything below
+# "holdfast".
+log = logging.getLogger("holdfast.recorder")
+
+BACK_OFF_MIN_S = 0.1
+BACK_OFF_MAX_S = 5.0
+# How long the forwarder waits for a first link before it says that there is none, and tries again.
+OPEN_TIMEOUT_S = 10.0
+
+
+class Forwarded(msgspec.Struct, frozen=True):
+    """`count` events were sent, and are durable there; `skipped` had arrived before."""
+
+    count: int
+    skipped: int
+
+
+class _Progress:
+    """How far one connection has brought a recorder."""
+
+    def __init__(self, recorder: Recorder, forwarding: Forwarding) -> None:
+        self.recorder = recorder
+        self.forwarding = forwarding
+        self.first = forwarding.receipted_through + 1
+        self._next = self.first
+        if forwarding.last_sequence > recorder.last:
+            raise Damaged(
+                f"the server has {forwarding.last_sequence} events of this recorder, which itself knows of "
+                f"{recorder.last}: it is an old copy, and new events would be taken for old ones; record into a new folder",
+                last_sequence=forwarding.last_sequence,
+            )
+        self.release()
+
+    def release(self) -> None:
+        self.recorder.release(self.forwarding.receipted_through)
+
+    async def send(self, through: int) -> None:
+        """Send everything up to this sequence, and wait until it is receipted."""
+        while self._next <= through:
+            found = self.recorder.read(self._next, through)
+            assert found, "what is not receipted is still held"
+            for each in found:
+                await self.forwarding.send(ReadyCommand(each.sequence, each.kind, each.command))
+                self._next = each.sequence + 1
+            self.release()
+        while (sure := self.forwarding.receipted_through) < through:
+            await self.forwarding.receipted_beyond(sure)
+            self.release()
+        self.release()
+
+
+async def _forward_once(recorder: Recorder, url: str, timeout: float) -> Forwarded:
+    first, through = recorder.next_to_forward, recorder.last
+    try:
+        async with asyncio.timeout(timeout), open_forwarding(url, recorder.producer, first, timeout, "recorder") as forwarding:
+            skipped = min(max(forwarding.last_sequence - first + 1, 0), through - first + 1)
+            await _Progress(recorder, forwarding).send(through)
+    except TimeoutError as problem:
+        done = recorder.next_to_forward - first
+        raise TimedOut(
+            f"{done} of {through - first + 1} events were forwarded within {timeout:g} s; the rest is kept: forward again",
+            forwarded=done,
+        ) from problem
+    return Forwarded(through - first + 1 - skipped, skipped)
+
+
+def forward(recorder: Recorder, url: str, timeout: float) -> Forwarded:
+    """Send what the recorder holds now. Not from inside a running loop, which this would stop meanwhile."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(_forward_once(recorder, url, timeout))
+    raise Refused(
+        "forward() waits, and this is a running loop; use asyncio.to_thread(recorder.forward, url), or start_forwarding"
+    )
+
+
+class Forwarder:
+    """Sends what is held and what is recorded, until it is stopped. Goes on through every failure; `problem` is the last one."""
+
+    def __init__(self, recorder: Recorder, url: str) -> None:
+        self.url = url
+        self.problem: HoldfastError | None = None
+        self._recorder = recorder
+        self._loop = asyncio.new_event_loop()
+        self._woken = asyncio.Event()
+        self._stopping: asyncio.Event = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="holdfast-forwarder", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Something was recorded."""
+        self._tell(self._woken)
+
+    def stop(self, timeout: float) -> None:
+        """End within the timeout; what is not receipted by then stays in the recorder."""
+        self._tell(self._stopping)
+        self._thread.join(timeout)
+
+    def _tell(self, event: asyncio.Event) -> None:
+        try:
+            self._loop.call_soon_threadsafe(event.set)
+        except RuntimeError:
+            pass  # the loop has ended, and with it the forwarder
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._until_stopped())
+        finally:
+            self._loop.close()
+
+    async def _until_stopped(self) -> None:
+        forwarding = asyncio.create_task(self._keep_forwarding())
+        stopping = asyncio.create_task(self._stopping.wait())
+        await asyncio.wait({forwarding, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (forwarding, stopping):
+            task.cancel()
+        await asyncio.gather(forwarding, stopping, return_exceptions=True)
+
+    async def _keep_forwarding(self) -> None:
+        back_off_s = BACK_OFF_MIN_S
+        while True:
+            before = self._recorder.next_to_forward
+            try:
+                await self._forward_what_comes()
+            except HoldfastError as problem:
+                self._note(problem)
+            if self._recorder.next_to_forward > before:
+                back_off_s = BACK_OFF_MIN_S
+            await asyncio.sleep(back_off_s)
+            back_off_s = min(2 * back_off_s, BACK_OFF_MAX_S)
+
+    async def _forward_what_comes(self) -> None:
+        recorder = self._recorder
+        first = recorder.next_to_forward
+        async with open_forwarding(self.url, recorder.producer, first, OPEN_TIMEOUT_S, "recorder") as forwarding:
+            progress = _Progress(recorder, forwarding)
+            while True:
+                self._woken.clear()
+                await progress.send(recorder.last)
+                self.problem = None
+                await self._woken.wait()
+
+    def _note(self, problem: HoldfastError) -> None:
+        if self.problem is None or self.problem.sentence != problem.sentence:
+            log.warning("not forwarded to %s, trying again: %s", self.url, problem)
+        self.problem = problem

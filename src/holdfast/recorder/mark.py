@@ -1,0 +1,47 @@
+"""How far a recorder's events are durable elsewhere: one small file, written in place.
+
+    journal id, 16 bytes │ sequence u64 │ checksum u32        within one sector, so that it is written whole or not at all
+
+The journal frees whole segments; this remembers the rest, so that a recorder which is opened again does not send what has
+arrived. It is only a hint: when it is missing, torn or another journal's, more is sent again than need be, and dropped by its
+sequence (rule 6). So it is never waited for.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+import crc32c
+
+_MARK = struct.Struct("<16sQ")
+_CHECKSUM = struct.Struct("<I")
+_LENGTH = _MARK.size + _CHECKSUM.size
+
+
+class ForwardedMark:
+    def __init__(self, path: Path, journal_id: bytes) -> None:
+        self._journal_id = journal_id
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        if os.fstat(self._file).st_size < _LENGTH:
+            os.pwrite(self._file, bytes(_LENGTH), 0)  # its space is taken before the disk is full
+
+    def read(self) -> int:
+        """Everything up to this sequence arrived; 0 when nothing is known."""
+        data = os.pread(self._file, _LENGTH, 0)
+        mark, checksum = data[: _MARK.size], data[_MARK.size :]
+        if len(data) < _LENGTH or _CHECKSUM.pack(crc32c.crc32c(mark)) != checksum:
+            return 0
+        journal_id, sequence = _MARK.unpack(mark)
+        return sequence if journal_id == self._journal_id else 0
+
+    def write(self, sequence: int) -> None:
+        mark = _MARK.pack(self._journal_id, sequence)
+        try:
+            os.pwrite(self._file, mark + _CHECKSUM.pack(crc32c.crc32c(mark)), 0)
+        except OSError:
+            pass  # a hint that could not be left
+
+    def close(self) -> None:
+        os.close(self._file)

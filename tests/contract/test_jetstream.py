@@ -1,0 +1,249 @@
+"""What only the channel on JetStream has to prove: its servers' settings, other programs beside it, servers that die."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+from tests.contract.channels import KIB, MIB, PATIENCE_S, append_all, commands, fill, read_up_to, reading
+from tests.nats_server import NatsServer
+
+from holdfast.channel.channel import Purpose, Receipt
+from holdfast.channel.jetstream import JetStreamChannel, JetStreamSettings
+from holdfast.channel.jetstream.entries import Entries
+from holdfast.channel.jetstream.reader import Reader
+from holdfast.channel.jetstream.settings import Names
+from holdfast.errors import BadName, BadSetting, Blocked, Damaged, HoldfastError, OutcomeUnknown, Unavailable
+
+
+def settings(server: NatsServer, **others: Any) -> JetStreamSettings:
+    chosen = {"servers": (server.url,), "monitors": (server.monitor,), "replicas": 1, "size_bytes": 64 * MIB, **others}
+    return JetStreamSettings(**chosen)
+
+
+def new_name() -> str:
+    return f"test-{secrets.token_hex(4)}"
+
+
+# --- what is refused when it is opened -----------------------------------------------------------------------------------
+
+
+async def test_a_server_that_acknowledges_before_it_syncs_is_refused(tmp_path: Path) -> None:
+    with NatsServer(tmp_path, sync_interval="2m") as careless, pytest.raises(BadSetting, match="sync_interval: always"):
+        await JetStreamChannel.open(new_name(), settings(careless))
+
+
+async def test_a_server_whose_messages_are_too_small_is_refused(tmp_path: Path) -> None:
+    with NatsServer(tmp_path, max_payload="1MB") as narrow, pytest.raises(BadSetting, match="max_payload"):
+        await JetStreamChannel.open(new_name(), settings(narrow))
+
+
+async def test_a_copy_on_a_server_that_nobody_looked_at_is_refused(nats_server: NatsServer, tmp_path: Path) -> None:
+    with NatsServer(tmp_path, name="another") as another, pytest.raises(BadSetting, match="only"):
+        await JetStreamChannel.open(new_name(), settings(nats_server, monitors=(another.monitor,)))
+
+
+async def test_a_stream_that_would_forget_by_itself_is_refused(nats_server: NatsServer) -> None:
+    names = Names(new_name())
+    connection = await nats.connect(nats_server.url)
+    await connection.jetstream().add_stream(name=names.stream, subjects=[names.subject], max_age=60, storage="file")
+    await connection.close()
+
+    with pytest.raises(BadSetting, match=names.stream):
+        await JetStreamChannel.open(names.channel, settings(nats_server))
+
+
+async def test_a_channel_larger_than_the_servers_can_set_aside_is_refused(nats_server: NatsServer) -> None:
+    with pytest.raises(BadSetting, match="max_file"):
+        await JetStreamChannel.open(new_name(), settings(nats_server, size_bytes=1 << 50))
+
+
+async def test_a_cluster_that_is_not_there_is_unavailable_within_the_timeout(nats_server: NatsServer) -> None:
+    nobody = settings(nats_server, servers=("nats://127.0.0.1:1",), timeout_ms=300)
+
+    with pytest.raises(Unavailable):
+        await asyncio.wait_for(JetStreamChannel.open(new_name(), nobody), PATIENCE_S)
+
+
+async def test_a_monitor_that_is_not_there_is_unavailable(nats_server: NatsServer) -> None:
+    with pytest.raises(Unavailable, match="monitoring"):
+        await JetStreamChannel.open(new_name(), settings(nats_server, monitors=("http://127.0.0.1:1",)))
+
+
+@pytest.mark.parametrize("name", ["", "two words", "dotted.name", "star*", "x" * 65])
+async def test_a_name_that_cannot_be_a_stream_is_refused(name: str, nats_server: NatsServer) -> None:
+    with pytest.raises(BadName):
+        await JetStreamChannel.open(name, settings(nats_server))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"servers": ()}, {"monitors": ()}, {"replicas": 2}, {"size_bytes": 20 * MIB}, {"window": 0}, {"reserve_bytes": -1}]
+)
+def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any]) -> None:
+    chosen = {"servers": ("nats://localhost",), "monitors": ("http://localhost:8222",)} | wrong
+
+    with pytest.raises(BadSetting):
+        JetStreamSettings(**chosen)
+
+
+# --- other programs beside it --------------------------------------------------------------------------------------------
+
+
+async def test_rule_1_two_programs_append_to_one_channel_and_both_read_the_same(nats_server: NatsServer) -> None:
+    name = new_name()
+    one = await JetStreamChannel.open(name, settings(nats_server))
+    other = await JetStreamChannel.open(name, settings(nats_server))
+
+    mine, theirs = await asyncio.gather(append_all(one, commands(100)), append_all(other, commands(100, 1001)))
+
+    found = await read_up_to(one, 1, 200)
+    assert sorted(receipt.entry for receipt in mine + theirs) == list(range(1, 201))
+    assert found == await read_up_to(other, 1, 200)
+    assert [command for _, command in found if command in commands(100)] == commands(100)
+    await one.close()
+    await other.close()
+
+
+async def test_rule_6_of_two_snapshots_saved_at_once_one_is_whole(nats_server: NatsServer) -> None:
+    name = new_name()
+    one = await JetStreamChannel.open(name, settings(nats_server))
+    other = await JetStreamChannel.open(name, settings(nats_server))
+    await append_all(one, commands(10))
+    await append_all(other, commands(10))
+
+    answers = await asyncio.gather(
+        one.save_snapshot(7, [b"one"] * 20), other.save_snapshot(8, [b"other"] * 20), return_exceptions=True
+    )
+
+    winners = [at for at, answer in zip((7, 8), answers, strict=True) if answer is None]
+    snapshot = await one.load_snapshot()
+    assert winners
+    assert all(answer is None or isinstance(answer, Unavailable) for answer in answers)
+    assert snapshot is not None
+    assert snapshot.at in winners
+    assert list(snapshot.chunks) == ([b"one"] if snapshot.at == 7 else [b"other"]) * 20
+    await one.close()
+    await other.close()
+
+
+async def test_rule_7_at_the_streams_own_limit_upkeep_is_blocked_too_and_said_to_be(nats_server: NatsServer) -> None:
+    tight = settings(
+        nats_server, size_bytes=MIB, reserve_bytes=64 * KIB, upkeep_bytes=64 * KIB, appenders_max=1, window_bytes=1, window=1
+    )
+    channel = await JetStreamChannel.open(new_name(), tight)
+
+    taken = await fill(channel, Purpose.UPKEEP, bytes(64 * KIB))
+
+    assert taken * 64 * KIB > tight.size_bytes
+    await channel.release(channel.durable + 1)
+    await asyncio.wait_for(channel.append(b"goes on", Purpose.EVENTS), PATIENCE_S)
+    await channel.close()
+
+
+async def test_commands_that_wait_for_the_cluster_are_bounded(nats_server: NatsServer) -> None:
+    channel = await JetStreamChannel.open(new_name(), settings(nats_server, waiting_bytes_max=100 * KIB))
+
+    answers = await asyncio.gather(*[channel.append(bytes(10 * KIB)) for _ in range(12)], return_exceptions=True)
+
+    assert [isinstance(answer, Receipt) for answer in answers[:10]] == [True] * 10
+    assert [isinstance(answer, Blocked) for answer in answers[10:]] == [True] * 2
+    await channel.close()
+
+
+# --- damage --------------------------------------------------------------------------------------------------------------
+
+
+async def test_entries_purged_by_somebody_else_are_damage_and_not_passed_over(nats_server: NatsServer) -> None:
+    name = new_name()
+    channel = await JetStreamChannel.open(name, settings(nats_server))
+    await append_all(channel, commands(20))
+    connection = await nats.connect(nats_server.url)
+    await connection.jetstream().purge_stream(Names(name).stream, seq=10)
+
+    with pytest.raises(Damaged, match="entry 1 "):
+        await read_up_to(channel, 1, 20)
+    with pytest.raises(Damaged, match="entry 9 "):
+        await channel.fetch([9, 10])
+
+    assert [number for number, _ in await read_up_to(channel, 10, 20)] == list(range(10, 21))
+    await connection.close()
+    await channel.close()
+
+
+async def test_a_gap_in_the_middle_is_damage_and_what_stands_before_it_is_handed_out(nats_server: NatsServer) -> None:
+    """A stream made by `open` lets nobody delete single entries; this one does, as a broken disk would."""
+    names = Names(new_name())
+    connection = await nats.connect(nats_server.url)
+    context = connection.jetstream()
+    await context.add_stream(name=names.state_stream, subjects=[f"{names.state_subject}.>"])
+    await context.add_stream(name=names.stream, subjects=[names.subject], allow_direct=True)
+    for command in commands(9):
+        await context.publish(names.subject, command)
+    await context.delete_msg(names.stream, 6)
+    entries = Entries(connection, names, settings(nats_server))
+
+    found: list[int] = []
+    with pytest.raises(Damaged, match="entry 6 "):
+        async for run in Reader(connection, names, entries, lambda: None).runs(1):
+            found.extend(number for number, _ in run)
+
+    assert found == [1, 2, 3, 4, 5]
+    await connection.close()
+
+
+# --- servers that die ----------------------------------------------------------------------------------------------------
+
+
+async def test_rule_2_nothing_acknowledged_is_lost_and_a_reader_goes_on_when_the_server_is_killed(tmp_path: Path) -> None:
+    with NatsServer(tmp_path) as server:
+        channel = await JetStreamChannel.open(new_name(), settings(server, timeout_ms=1_000))
+        async with reading(channel, 1) as runs:
+            before = await append_all(channel, commands(50))
+            read = [entry async for entry in _next_entries(runs, 50)]
+
+            server.kill()
+            during = await asyncio.gather(*[channel.append(command) for command in commands(5, 51)], return_exceptions=True)
+            server.start()
+            after = await _append_until_taken(channel, b"after")
+
+            read += [entry async for entry in _next_entries(runs, after.entry - 50)]
+
+        assert [receipt.entry for receipt in before] == list(range(1, 51))
+        assert all(isinstance(answer, Receipt | Unavailable | OutcomeUnknown) for answer in during)
+        assert [number for number, _ in read] == list(range(1, after.entry + 1))
+        assert [bytes(command) for _, command in read[:50]] == commands(50)
+        assert bytes(read[-1].command) == b"after"
+        await channel.close()
+
+
+async def _next_entries(runs: Any, count: int) -> Any:
+    found = 0
+    while found < count:
+        for entry in await asyncio.wait_for(anext(runs), PATIENCE_S):
+            found += 1
+            yield entry
+
+
+async def _append_until_taken(channel: JetStreamChannel, command: bytes) -> Receipt:
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            try:
+                return await channel.append(command)
+            except (Unavailable, OutcomeUnknown):
+                await asyncio.sleep(0.05)
+
+
+async def test_rule_8_close_answers_what_waits_although_the_server_is_dead(tmp_path: Path) -> None:
+    with NatsServer(tmp_path) as server:
+        channel = await JetStreamChannel.open(new_name(), settings(server, timeout_ms=500))
+        server.kill()
+        futures = [channel.append(command) for command in commands(50)]
+
+        await asyncio.wait_for(channel.close(), PATIENCE_S)
+
+        answers = await asyncio.wait_for(asyncio.gather(*futures, return_exceptions=True), PATIENCE_S)
+        assert all(isinstance(answer, HoldfastError) for answer in answers)

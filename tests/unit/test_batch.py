@@ -1,0 +1,117 @@
+"""Batches: what is sealed comes back, slices are batches of their own, and no damage goes unnoticed."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.errors import BatchDamaged, UnknownVersion
+from holdfast.event.batch import COUNT_MAX, FIXED_LENGTH, Batch, count_of, encode
+
+HEADS = [b"head one", b"", b"head three"]
+BODIES = [b"", b"body two", b"body three"]
+
+
+def sealed(**others: int | bool) -> bytes:
+    return encode(HEADS, BODIES, source="/täst", first_id=1 << 100, **others)  # type: ignore[arg-type]
+
+
+def test_a_batch_gives_back_every_head_and_body() -> None:
+    batch = Batch(sealed())
+
+    batch.check()
+    assert batch.count == count_of(sealed()) == 3
+    assert [bytes(batch.head(index)) for index in range(3)] == HEADS
+    assert [bytes(batch.body(index)) for index in range(3)] == BODIES
+    assert (batch.source, batch.first_id) == ("/täst", 1 << 100)
+
+
+def test_the_fixed_head_says_what_plain_traffic_never_looks_at() -> None:
+    plain = Batch(sealed())
+    rich = Batch(sealed(priority=9, not_before_ms=5, earliest_expiry_ms=6, latest_expiry_ms=7, has_groups=True))
+
+    assert (plain.priority, plain.not_before_ms, plain.has_groups, plain.has_expiry) == (4, 0, False, False)
+    assert (rich.priority, rich.not_before_ms, rich.has_groups, rich.has_expiry) == (9, 5, True, True)
+    assert (rich.earliest_expiry_ms, rich.latest_expiry_ms) == (6, 7)
+
+
+def test_a_batch_is_read_where_it_lies() -> None:
+    data = bytearray(sealed())
+    batch = Batch(memoryview(data))
+
+    data[-5:] = b"THREE"
+
+    assert bytes(batch.body(2)) == b"body THREE"
+
+
+def test_a_slice_is_a_whole_batch_of_its_own_with_the_ids_its_events_had() -> None:
+    part = Batch(Batch(sealed(priority=7, has_groups=True)).slice(1, 2))
+
+    part.check()
+    assert (part.count, part.first_id, part.source, part.priority, part.has_groups) == (2, (1 << 100) + 1, "/täst", 7, True)
+    assert [bytes(part.head(index)) for index in range(2)] == HEADS[1:]
+    assert [bytes(part.body(index)) for index in range(2)] == BODIES[1:]
+
+
+def test_a_slice_of_everything_is_the_batch_itself() -> None:
+    data = sealed()
+
+    assert bytes(Batch(data).slice(0, 3)) == data
+
+
+@pytest.mark.parametrize(("first", "count"), [(-1, 1), (0, 0), (0, 4), (3, 1), (2, 2)])
+def test_a_slice_outside_the_batch_is_an_error_of_the_program(first: int, count: int) -> None:
+    with pytest.raises(IndexError):
+        Batch(sealed()).slice(first, count)
+
+
+def test_any_byte_changed_is_noticed() -> None:
+    data = sealed(priority=7, latest_expiry_ms=9, earliest_expiry_ms=8)
+
+    for place in range(len(data)):
+        for flipped in (data[place] ^ 0x01, data[place] ^ 0x80, data[place] ^ 0xFF):
+            changed = data[:place] + bytes([flipped]) + data[place + 1 :]
+
+            if _is_accepted(changed):
+                pytest.fail(f"byte {place} of {len(data)} was changed to {flipped:#x} and nobody noticed")
+
+
+def _is_accepted(data: bytes) -> bool:
+    try:
+        Batch(data).check()
+    except (BatchDamaged, UnknownVersion):
+        return False
+    return True
+
+
+def test_a_batch_cut_anywhere_is_noticed() -> None:
+    data = sealed()
+
+    for length in range(len(data)):
+        with pytest.raises((BatchDamaged, UnknownVersion)):
+            Batch(data[:length])
+    with pytest.raises(BatchDamaged):
+        Batch(data + b"x")
+
+
+def test_a_newer_format_is_not_called_damage() -> None:
+    with pytest.raises(UnknownVersion, match="upgrade"):
+        Batch(b"\x02" + sealed()[1:])
+
+
+@pytest.mark.parametrize(("heads", "bodies"), [([], []), ([b"h"], []), ([b"h"], [b"b", b"b"]), ([b""] * (COUNT_MAX + 1),) * 2])
+def test_a_batch_that_cannot_be_is_not_made(heads: list[bytes], bodies: list[bytes]) -> None:
+    with pytest.raises(ValueError, match="a batch has"):
+        encode(heads, bodies, source="s", first_id=1)
+
+
+def test_the_largest_count_is_possible() -> None:
+    batch = Batch(encode([b""] * COUNT_MAX, [b""] * COUNT_MAX, source="s", first_id=1))
+
+    batch.check()
+    assert batch.count == COUNT_MAX
+
+
+def test_an_event_adds_eight_bytes_to_its_head_and_body() -> None:
+    assert len(sealed()) == FIXED_LENGTH + len("/täst".encode()) + sum(
+        8 + len(h) + len(b) for h, b in zip(HEADS, BODIES, strict=True)
+    )

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from holdfast.bus.in_process import InProcessBus
+
+
+async def turn() -> None:
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+async def test_what_is_published_is_heard_in_order_after_the_publisher_is_done() -> None:
+    bus, heard = InProcessBus(), list[int]()
+    bus.listen("numbers", heard.append)
+
+    for number in range(5):
+        bus.publish("numbers", number)
+    assert heard == []
+    await turn()
+
+    assert heard == [0, 1, 2, 3, 4]
+
+
+async def test_everyone_who_listens_hears_it_and_nobody_else() -> None:
+    bus, one, two, other = InProcessBus(), list[str](), list[str](), list[str]()
+    bus.listen("a", one.append)
+    stop = bus.listen("a", two.append)
+    bus.listen("b", other.append)
+
+    bus.publish("a", "first")
+    await turn()
+    stop()
+    bus.publish("a", "second")
+    bus.publish("nobody", "lost")
+    await turn()
+
+    assert (one, two, other) == (["first", "second"], ["first"], [])
+
+
+async def test_a_listener_that_fails_costs_the_others_nothing() -> None:
+    bus, heard, complaints = InProcessBus(), list[str](), list[Any]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context["exception"]))
+
+    def fail(message: str) -> None:
+        raise RuntimeError(message)
+
+    bus.listen("a", fail)
+    bus.listen("a", heard.append)
+    bus.publish("a", "one")
+    bus.publish("a", "two")
+    await turn()
+
+    assert heard == ["one", "two"]
+    assert [str(each) for each in complaints] == ["one", "two"]
+
+
+async def test_what_a_listener_publishes_has_a_turn_of_its_own() -> None:
+    bus, heard = InProcessBus(), list[int]()
+
+    def count_down(number: int) -> None:
+        heard.append(number)
+        if number:
+            bus.publish("down", number - 1)
+
+    bus.listen("down", count_down)
+    bus.publish("down", 3)
+    await asyncio.sleep(0)
+
+    assert heard == [3]
+    await turn()
+    assert heard == [3, 2, 1, 0]

@@ -1,0 +1,143 @@
+"""Events: what can travel, what is refused and how, and that what arrives is what was sent."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from holdfast.errors import BadEvent
+from holdfast.event import event as words
+from holdfast.event.event import Event, Head, decode_data, encode_data, from_microseconds, to_head_and_body
+
+
+@pytest.mark.parametrize(
+    ("data", "datacontenttype", "body", "said"),
+    [
+        (None, None, b"", "application/json"),
+        ({"sku": 7}, None, b'{"sku":7}', "application/json"),
+        ([1, 2], None, b"[1,2]", "application/json"),
+        (7, None, b"7", "application/json"),
+        ("text", None, b"text", "text/plain"),
+        ("text", "application/json", b'"text"', "application/json"),
+        ("text", "application/vnd.order+json; charset=utf-8", b'"text"', "application/vnd.order+json; charset=utf-8"),
+        ("<a/>", "application/xml", b"<a/>", "application/xml"),
+        (b"\x00\xff", None, b"\x00\xff", "application/octet-stream"),
+        (bytearray(b"ab"), None, b"ab", "application/octet-stream"),
+        (memoryview(b"ab"), None, b"ab", "application/octet-stream"),
+        (b'{"a":1}', "application/json", b'{"a":1}', "application/json"),
+    ],
+)
+def test_data_travels_as_what_it_is(data: Any, datacontenttype: str | None, body: bytes, said: str) -> None:
+    assert encode_data(data, datacontenttype) == (body, said)
+
+
+@pytest.mark.parametrize("data", [{"a": [1, None, True, 2.5]}, "grüße", "", [], 0, b"", b"\x00\xff", None, [{"b": "c"}]])
+def test_data_comes_back_as_it_was_sent(data: Any) -> None:
+    assert decode_data(*encode_data(data, None)) == data
+
+
+def test_a_body_that_is_not_what_its_content_type_says_is_handed_out_as_bytes() -> None:
+    assert decode_data(b"{broken", "application/json") == b"{broken"
+    assert decode_data(b"\xff\xfe", "text/plain") == b"\xff\xfe"
+
+
+@pytest.mark.parametrize("data", [object(), {1, 2} | {object()}, {"a": object()}])
+def test_data_that_cannot_be_encoded_is_refused_with_its_type(data: Any) -> None:
+    with pytest.raises(BadEvent, match=type(data).__name__):
+        encode_data(data, None)
+
+
+def test_an_event_says_when_it_was_recognised_who_recognised_it_its_nature_and_its_details() -> None:
+    """A1."""
+    event = Event(
+        data={"amount": 120},
+        type="order.placed",
+        source="/shop",
+        id="o-1",
+        time=datetime(2026, 3, 1, 12, 0, 0, 250, tzinfo=UTC),
+        subject="orders/1",
+        dataschema="https://example.org/order.json",
+        properties={"amount": 120},
+        group="customer-7",
+        correlation_id="c-1",
+        reply_to="answers",
+        ttl_ms=5_000,
+    )
+
+    head, body = to_head_and_body(event, now_us=1_000_000)
+
+    assert words.decode_head(words.encode_head(head)) == Head(
+        type="order.placed",
+        time_us=1_772_366_400_000_250,
+        id="o-1",
+        source="/shop",
+        subject="orders/1",
+        datacontenttype="application/json",
+        dataschema="https://example.org/order.json",
+        properties={"amount": 120},
+        group="customer-7",
+        correlation_id="c-1",
+        reply_to="answers",
+        expires_at_ms=6_000,
+    )
+    assert body == b'{"amount":120}'
+
+
+def test_an_event_without_a_time_was_recognised_now() -> None:
+    head, _ = to_head_and_body(Event(data=1), now_us=123_456_789)
+
+    assert head.time_us == 123_456_789
+    assert from_microseconds(head.time_us) == datetime(1970, 1, 1, 0, 2, 3, 456_789, tzinfo=UTC)
+
+
+def test_a_time_in_another_zone_is_the_same_moment() -> None:
+    moment = datetime(2026, 3, 1, 14, 0, tzinfo=timezone(timedelta(hours=2)))
+
+    head, _ = to_head_and_body(Event(time=moment))
+
+    assert from_microseconds(head.time_us) == moment
+
+
+@pytest.mark.parametrize(
+    ("wrong", "fact"),
+    [
+        ({"priority": 10}, "0..9"),
+        ({"priority": -1}, "0..9"),
+        ({"ttl_ms": 0}, "time to live"),
+        ({"ttl_ms": -5}, "time to live"),
+        ({"delay_ms": -1}, "negative"),
+        ({"type": ""}, "type is empty"),
+        ({"id": ""}, "must not be empty"),
+        ({"source": ""}, "must not be empty"),
+        ({"time": datetime(2026, 3, 1)}, "time zone"),
+        ({"properties": {"two words": 1}}, "'two words'"),
+        ({"properties": {"7up": 1}}, "'7up'"),
+        ({"properties": {"": 1}}, "identifier"),
+        ({"properties": {"line\n": 1}}, "identifier"),
+        ({"properties": {7: 1}}, "identifier"),
+        ({"properties": {"a": [1]}}, "list"),
+        ({"properties": {"a": b"x"}}, "bytes"),
+        ({"properties": {"a": 1 << 63}}, "64 bits"),
+        ({"properties": {"a": -(1 << 63) - 1}}, "64 bits"),
+    ],
+)
+def test_an_event_that_cannot_travel_is_refused_and_the_sentence_says_why(wrong: dict[str, Any], fact: str) -> None:
+    with pytest.raises(BadEvent, match=fact):
+        to_head_and_body(Event(**wrong))
+
+
+def test_the_largest_numbers_and_every_type_of_property_travel() -> None:
+    properties = {"a": (1 << 63) - 1, "b": -(1 << 63), "c": 1.5, "d": "text", "e": True, "f": None, "$g_7": 0}
+
+    head, _ = to_head_and_body(Event(properties=properties))
+
+    assert words.decode_head(words.encode_head(head)).properties == properties
+
+
+def test_the_head_of_a_plain_event_costs_few_bytes() -> None:
+    """Heads are most of a small event: defaults are left out and names have one letter."""
+    head, _ = to_head_and_body(Event(data=1, type="order.placed"), now_us=1_772_366_400_000_250)
+
+    assert len(words.encode_head(head)) <= 27
