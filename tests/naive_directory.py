@@ -40,7 +40,7 @@ class NaiveDirectory:
         self.owners: dict[Key, str] = {}
         self.attached: dict[tuple[str, int], Key] = {}
         self.producers: dict[str, NaiveProducer] = {}
-        self.sessions: list[str] = []
+        self.sessions: dict[str, list[str]] = {}  # the producers each has opened
         self.epoch = 0
 
     # --- placing -----------------------------------------------------------------------------------------------------
@@ -84,6 +84,8 @@ class NaiveDirectory:
 
     def forget(self, name: str, at: int) -> None:
         producer = self.producers.pop(name, None)
+        if producer and name in self.sessions.get(producer.session, []):
+            self.sessions[producer.session].remove(name)
         for sequence in sorted(producer.held) if producer else []:
             assert producer is not None
             self.place(producer.held[sequence], at)
@@ -103,8 +105,7 @@ class NaiveDirectory:
         self.queues[key], self.order[key], self.delivered_up_to[key] = [], [], 0
 
     def introduce(self, session: str) -> None:
-        if session not in self.sessions:
-            self.sessions.append(session)
+        self.sessions.setdefault(session, [])
 
     def claim(self) -> None:
         self.epoch += 1
@@ -163,6 +164,8 @@ class NaiveDirectory:
                 producer = self.producers.setdefault(command.producer, NaiveProducer(command.session, command.is_durable))
                 producer.session, producer.is_durable = command.session, command.is_durable
                 self.introduce(command.session)
+                if command.producer not in self.sessions[command.session]:
+                    self.sessions[command.session].append(command.producer)
             case commands.ForgetProducer():
                 self.forget(command.producer, entry)
             case commands.Claim():
@@ -175,10 +178,9 @@ class NaiveDirectory:
         for holder in gone:
             del self.attached[holder]
         if command.receiver == 0:
-            self.sessions.remove(command.session)
             for key in [key for key, owner in self.owners.items() if owner == command.session]:
                 self.remove(key)
-            owned = [name for name, producer in self.producers.items() if producer.session == command.session]
-            for name in owned:
-                if not self.producers[name].is_durable:
+            for name in self.sessions.pop(command.session):
+                producer = self.producers.get(name)
+                if producer and producer.session == command.session and not producer.is_durable:
                     self.forget(name, entry)

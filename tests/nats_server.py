@@ -1,12 +1,15 @@
-"""A real NATS server for tests: its own process, a free port, JetStream in a folder of the test."""
+"""Real NATS servers for tests, one or a cluster: own processes, free ports, JetStream in a folder of the test."""
 
 from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.request
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
@@ -17,9 +20,13 @@ START_TIMEOUT_S = 10.0
 class NatsServer:
     """Starts on entering, ends on leaving. `kill` and `start` again keep the port and what was stored."""
 
-    def __init__(self, folder: Path, *, name: str = "only", sync_interval: str = "always", max_payload: str = "2MB") -> None:
+    def __init__(
+        self, folder: Path, *, name: str = "only", sync_interval: str = "always", max_payload: str = "2MB", cluster: str = ""
+    ) -> None:
+        self.name = name
         self._folder = folder
-        self._settings = {"name": name, "sync_interval": sync_interval, "max_payload": max_payload}
+        self._cluster = cluster  # a block of its configuration
+        self._settings = {"sync_interval": sync_interval, "max_payload": max_payload}
         self._ports = {"nats": -1, "monitoring": -1}
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -51,13 +58,14 @@ class NatsServer:
             listen: "127.0.0.1:{self._ports["nats"]}"
             http: "127.0.0.1:{self._ports["monitoring"]}"
             ports_file_dir: "{self._folder}"
-            server_name: "{self._settings["name"]}"
+            server_name: "{self.name}"
             max_payload: {self._settings["max_payload"]}
             jetstream {{
                 store_dir: "{self._folder}/store"
                 sync_interval: "{self._settings["sync_interval"]}"
                 max_file: 64GB
             }}
+            {self._cluster}
         """
 
     def _wait_for_ports(self, process: subprocess.Popen[bytes]) -> dict[str, int]:
@@ -85,3 +93,61 @@ class NatsServer:
         if process is not None:
             process.send_signal(how)
             process.wait(timeout=START_TIMEOUT_S)
+
+
+class NatsCluster:
+    """Three servers that know each other. Ready when they have agreed on who leads."""
+
+    def __init__(self, folder: Path) -> None:
+        ports = _free_ports(3)
+        routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports)
+        self.servers = [
+            NatsServer(
+                folder / f"n{number}",
+                name=f"n{number}",
+                cluster=f'cluster {{ name: "test", listen: "127.0.0.1:{port}", routes: [{routes}] }}',
+            )
+            for number, port in enumerate(ports, 1)
+        ]
+        self._running = ExitStack()
+
+    def __enter__(self) -> Self:
+        for server in self.servers:
+            self._running.enter_context(server)
+        deadline = time.monotonic() + 3 * START_TIMEOUT_S
+        while not all(self._is_ready(server) for server in self.servers):
+            if time.monotonic() > deadline:
+                self._running.close()
+                raise RuntimeError("the cluster did not agree on who leads")
+            time.sleep(0.05)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._running.close()
+
+    def _is_ready(self, server: NatsServer) -> bool:
+        try:
+            with urllib.request.urlopen(f"{server.monitor}/healthz", timeout=1) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def server(self, name: str) -> NatsServer:
+        return next(server for server in self.servers if server.name == name)
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        return tuple(server.url for server in self.servers)
+
+    @property
+    def monitors(self) -> tuple[str, ...]:
+        return tuple(server.monitor for server in self.servers)
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago: servers of a cluster must know each other's before they start."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]

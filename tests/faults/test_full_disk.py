@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from holdfast.errors import Blocked, DiskFailed
 from tests.server_process import ServerProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults]
@@ -57,13 +58,13 @@ def fill(folder: Path) -> Path:
     return filler
 
 
-async def send_until_blocked(client: holdfast.Client, first: int) -> tuple[int, holdfast.Blocked]:
+async def send_until_blocked(client: holdfast.Client, first: int) -> tuple[int, Blocked]:
     """Send numbered events one after the other; how many were accepted, and the refusal."""
     accepted = first
     while True:
         try:
             await client.queue("orders").send(BODY, properties={"number": accepted}, timeout=10)
-        except holdfast.Blocked as blocked:
+        except Blocked as blocked:
             return accepted, blocked
         accepted += 1
         assert accepted * len(BODY) < 1 << 30, "it was never blocked"
@@ -126,7 +127,7 @@ async def test_when_the_file_size_limit_stops_growth_nothing_accepted_is_lost_an
                 while accepted * len(BODY) < 1 << 30:
                     await client.queue("orders").send(BODY, properties={"number": accepted}, timeout=10)
                     accepted += 1
-            except (holdfast.Blocked, holdfast.DiskFailed) as refusal:
+            except (Blocked, DiskFailed) as refusal:
                 assert refusal.sentence
 
             server.limit(resource.RLIMIT_FSIZE, resource.RLIM_INFINITY)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from holdfast.errors import TimedOut
 from holdfast.simulation.checkers.account import Account
 from tests.server_process import ServerProcess
 
@@ -49,7 +50,7 @@ class Load:
                 while not self.is_drained.is_set():
                     try:
                         event = await incoming.next(timeout=0.2)
-                    except holdfast.TimedOut:
+                    except TimedOut:
                         event = None
                     if event is not None:
                         name = event.data["producer"], event.data["number"]

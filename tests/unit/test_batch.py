@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from holdfast.errors import BatchDamaged, UnknownVersion
-from holdfast.event.batch import COUNT_MAX, FIXED_LENGTH, Batch, count_of, encode
+from holdfast.event.batch import COUNT_MAX, FIXED_LENGTH, Batch, count_of, encode, verify
 
 HEADS = [b"head one", b"", b"head three"]
 BODIES = [b"", b"body two", b"body three"]
@@ -19,6 +21,7 @@ def test_a_batch_gives_back_every_head_and_body() -> None:
     batch = Batch(sealed())
 
     batch.check()
+    verify(sealed())
     assert batch.count == count_of(sealed()) == 3
     assert [bytes(batch.head(index)) for index in range(3)] == HEADS
     assert [bytes(batch.body(index)) for index in range(3)] == BODIES
@@ -76,8 +79,13 @@ def test_any_byte_changed_is_noticed() -> None:
 
 
 def _is_accepted(data: bytes) -> bool:
+    """By either of the two that look: the one that reads, and the one that only verifies."""
+    return _passes(lambda: Batch(data).check()) or _passes(lambda: verify(data))
+
+
+def _passes(look: Callable[[], None]) -> bool:
     try:
-        Batch(data).check()
+        look()
     except (BatchDamaged, UnknownVersion):
         return False
     return True
@@ -86,11 +94,8 @@ def _is_accepted(data: bytes) -> bool:
 def test_a_batch_cut_anywhere_is_noticed() -> None:
     data = sealed()
 
-    for length in range(len(data)):
-        with pytest.raises((BatchDamaged, UnknownVersion)):
-            Batch(data[:length])
-    with pytest.raises(BatchDamaged):
-        Batch(data + b"x")
+    for cut in [data[:length] for length in range(len(data))] + [data + b"x"]:
+        assert not _is_accepted(cut)
 
 
 def test_a_newer_format_is_not_called_damage() -> None:
@@ -112,6 +117,6 @@ def test_the_largest_count_is_possible() -> None:
 
 
 def test_an_event_adds_eight_bytes_to_its_head_and_body() -> None:
-    assert len(sealed()) == FIXED_LENGTH + len("/täst".encode()) + sum(
-        8 + len(h) + len(b) for h, b in zip(HEADS, BODIES, strict=True)
-    )
+    events = sum(8 + len(head) + len(body) for head, body in zip(HEADS, BODIES, strict=True))
+
+    assert len(sealed()) == FIXED_LENGTH + len("/täst".encode()) + events

@@ -127,7 +127,8 @@ def test_two_conversations_back_to_back_stay_in_the_same_state() -> None:
     client, server = Conversation(Role.CLIENT), Conversation(Role.SERVER)
     transcript: list[tuple[Role, Message]] = [
         (Role.CLIENT, HELLO), (Role.SERVER, WELCOME), (Role.CLIENT, OpenSession(1)),
-        (Role.SERVER, SessionOpened(1, "s", b"", False)), (Role.CLIENT, Send(1)), (Role.CLIENT, Ping()), (Role.SERVER, Pong()), (Role.SERVER, Receipted(1, 1, 1, True)),
+        (Role.SERVER, SessionOpened(1, "s", b"", False)), (Role.CLIENT, Send(1)), (Role.CLIENT, Ping()),
+        (Role.SERVER, Pong()), (Role.SERVER, Receipted(1, 1, 1, True)),
         (Role.CLIENT, CloseSession(2)), (Role.SERVER, Answered(2)), (Role.CLIENT, Goodbye()),
     ]  # fmt: skip
 

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.errors import BadEvent
 from holdfast.event import event as words
-from holdfast.event.event import Event, Head, decode_data, encode_data, from_microseconds, to_head_and_body
+from holdfast.event.event import Event, Head, PropertyValue, decode_data, encode_data, from_microseconds, to_head_and_body
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,15 @@ def test_an_event_that_cannot_travel_is_refused_and_the_sentence_says_why(wrong:
 
 
 def test_the_largest_numbers_and_every_type_of_property_travel() -> None:
-    properties = {"a": (1 << 63) - 1, "b": -(1 << 63), "c": 1.5, "d": "text", "e": True, "f": None, "$g_7": 0}
+    properties: dict[str, PropertyValue] = {
+        "a": (1 << 63) - 1,
+        "b": -(1 << 63),
+        "c": 1.5,
+        "d": "text",
+        "e": True,
+        "f": None,
+        "$g_7": 0,
+    }
 
     head, _ = to_head_and_body(Event(properties=properties))
 

@@ -8,6 +8,7 @@ from holdfast.errors import HoldfastError
 
 USAGE = 2
 INTERRUPTED = 130
+FAULT = 70
 EXIT_CODES = {"refused": 1, "unavailable": 3, "outcome-unknown": 4, "damaged": 5}
 
 

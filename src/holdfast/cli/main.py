@@ -12,7 +12,7 @@ import sys
 import typer
 
 from holdfast.cli import bench, destination, journal, receive, recorder, send, serve, status, subscription
-from holdfast.cli.failure import INTERRUPTED, USAGE, exit_code_of, report
+from holdfast.cli.failure import FAULT, INTERRUPTED, USAGE, exit_code_of, report
 from holdfast.errors import HoldfastError
 
 START_HERE = """\b
@@ -54,10 +54,17 @@ def run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except Exception as problem:
-        if not hasattr(problem, "format_message"):
+        if hasattr(problem, "format_message"):
+            report("usage", _usage(problem), as_json=as_json)
+            return USAGE
+        if "HOLDFAST_TRACEBACK" in os.environ:
             raise
-        report("usage", _usage(problem), as_json=as_json)
-        return USAGE
+        report(
+            "fault",
+            f"this is a fault of Holdfast itself ({problem!r}); run it with HOLDFAST_TRACEBACK=1 and report it",
+            as_json=as_json,
+        )
+        return FAULT
 
 
 def _usage(problem: Exception) -> str:

@@ -76,23 +76,22 @@ async def _receive(
     is_confirming: bool, as_json: bool,
 ) -> int:  # fmt: skip
     import holdfast
+    from holdfast.errors import TimedOut
 
-    async with holdfast.connect(url, name="holdfast receive") as client:
-        incoming = _incoming(client, destination, is_topic, subscription, min(count or CREDIT_MAX, CREDIT_MAX))
-        await incoming.open()
-        printed, unseen = 0, []
-        try:
-            while count is None or printed < count:
-                events = await incoming.next_many(timeout)
-                taken, unseen = (events, []) if count is None else (events[: count - printed], events[count - printed :])
-                await _print(taken, is_confirming, as_json)
-                printed += len(taken)
-        except holdfast.Unavailable as problem:
-            if problem.code != "timed-out":
-                raise
-        finally:
-            await incoming.close(unseen=unseen)
-        return printed
+    printed = 0
+    credit = min(count or CREDIT_MAX, CREDIT_MAX)
+    async with (
+        holdfast.connect(url, name="holdfast receive") as client,
+        _incoming(client, destination, is_topic, subscription, credit) as incoming,
+    ):
+        while count is None or printed < count:
+            try:
+                event = await incoming.next(timeout)
+            except TimedOut:
+                break
+            await _print(event, is_confirming, as_json)
+            printed += 1
+    return printed
 
 
 def _incoming(client: Client, destination: str, is_topic: bool, subscription: str | None, credit: int) -> Incoming:
@@ -101,14 +100,13 @@ def _incoming(client: Client, destination: str, is_topic: bool, subscription: st
     return client.queue(destination).receive(credit=credit)
 
 
-async def _print(events: list[ReceivedEvent], is_confirming: bool, as_json: bool) -> None:
+async def _print(event: ReceivedEvent, is_confirming: bool, as_json: bool) -> None:
     """Print, then confirm: what was not printed is not confirmed."""
     from holdfast.cli.output import json_line, print_line
 
-    print_line("\n".join(json_line(as_cloud_event(event) if as_json else _data(event)) for event in events))
+    print_line(json_line(as_cloud_event(event) if as_json else _data(event)))
     if is_confirming:
-        for event in events:
-            await event.confirm()
+        await event.confirm()
 
 
 def _data(event: ReceivedEvent) -> Any:

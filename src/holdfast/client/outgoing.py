@@ -70,6 +70,7 @@ def _around_time(datacontenttype: str) -> tuple[bytes, bytes]:
 _AROUND = {kind: _around_time(kind) for kind in (JSON, TEXT, BINARY)}
 BEFORE_TIME, AFTER_TIME_OF_BINARY = _AROUND[BINARY]
 FIELDS = tuple(EventFields.__annotations__)
+_TEXTS = ("type", "source", "id", "subject", "datacontenttype", "dataschema", "group", "correlation_id", "reply_to")
 
 
 def too_large(size: int) -> TooLarge:
@@ -107,6 +108,10 @@ def _plain(data: Any) -> Outgoing:
 
 
 def _of_event(event: Event) -> Outgoing:
+    for name in _TEXTS:
+        value = getattr(event, name)
+        if value is not None and not isinstance(value, str):
+            raise BadEvent(f"{name} is text, not {type(value).__name__}; write {name}={str(value)!r}", field=name)
     head, body = to_head_and_body(event)
     return Outgoing(
         encode_head(head), body, event.priority, event.delay_ms, head.expires_at_ms, event.group is not None, event.id

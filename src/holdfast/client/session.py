@@ -111,7 +111,7 @@ class Session:
         elif isinstance(message, ReceiverClosed):
             recipient = self.recipients.get(message.receiver)
             if recipient is not None:
-                recipient.end(by_code(message.code, message.sentence, {}))
+                recipient.end(by_code(message.code, f"receiving from {recipient.destination!r} has ended: {message.sentence}", {}))
 
     def _deliver(self, message: Deliver, body: Buffer) -> None:
         recipient = self.recipients.get(message.receiver)

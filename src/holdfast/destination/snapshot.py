@@ -24,6 +24,7 @@ from holdfast.destination.queue import Queue
 from holdfast.destination.sessions import Session
 from holdfast.destination.state import State
 from holdfast.destination.subscription import Subscription
+from holdfast.destination.topic import Topic
 from holdfast.event.position import INDEX_BITS
 
 MAGIC = b"HFDS"
@@ -71,12 +72,15 @@ def _parts(state: State) -> Iterator[Part]:
 
 
 def _destinations(state: State) -> Iterator[Part]:
+    """Topics first, because subscriptions need them; then queues and subscriptions in the order in which they were made."""
     for destination in state.catalog.destinations.values():
-        if destination is not state.dead:
+        if isinstance(destination, Topic):
             yield image.DestinationImage(destination.name, destination.kind, destination.settings)
     for queue in state.catalog.queues.values():
         if isinstance(queue, Subscription):
             yield image.SubscriptionImage(queue.topic, queue.name, queue.owner)
+        elif queue is not state.dead:
+            yield image.DestinationImage(queue.name, queue.kind, queue.settings)
 
 
 def _backlog_head(queue: Queue) -> Part:

@@ -1,7 +1,7 @@
 """A batch: events of one producer to one destination, kept together on the wire and on disk.
 
     ┌──────────────── fixed head, 64 bytes ─────────────────┐
-    │ version u8 │ flags u8 │ count u16 │ checksum u32      │   checksum: CRC-32C of everything after it
+    │ version u8 │ flags u8 │ count u16 │ checksum u32      │   checksum: CRC-32C of everything but itself
     │ priority u8 │ 0 u8 │ source length u16 │ not before, ms u64  (offset 8..)
     │ earliest expiry, ms u64 │ latest expiry, ms u64       │
     │ first id, 16 bytes big-endian                         │
@@ -74,9 +74,13 @@ def encode(
 
 
 def _sealed(fixed: bytearray, rest: bytes) -> bytes:
-    checksum = crc32c.crc32c(rest, crc32c.crc32c(memoryview(fixed)[_COVERED_FROM:]))
+    checksum = crc32c.crc32c(rest, _checksum_of(memoryview(fixed)))
     fixed[_CHECKSUM_AT:_COVERED_FROM] = checksum.to_bytes(4, "little")
     return bytes(fixed) + rest
+
+
+def _checksum_of(data: memoryview) -> int:
+    return crc32c.crc32c(data[_COVERED_FROM:], crc32c.crc32c(data[:_CHECKSUM_AT]))
 
 
 def count_of(data: bytes | memoryview) -> int:
@@ -91,12 +95,21 @@ def verify(data: bytes | memoryview) -> None:
         raise BatchDamaged(f"a batch of {len(view)} bytes is shorter than its head; it was cut on the way")
     version, _, count, said, _, _, source_length, _, _, _, _, _, heads, bodies = _FIXED.unpack_from(view)
     if version != VERSION:
-        raise UnknownVersion(f"batch format {version} is not known to this release, which reads {VERSION}; upgrade it", version=version)
+        raise UnknownVersion(
+            f"batch format {version} is not known to this release, which reads {VERSION}; upgrade it", version=version
+        )
     if count == 0 or len(view) != FIXED_LENGTH + source_length + 8 * count + heads + bodies:
         raise BatchDamaged(f"a batch of {count} events does not add up to its {len(view)} bytes; it was cut or mixed up")
-    found = crc32c.crc32c(view[_COVERED_FROM:])
+    found = _checksum_of(view)
     if said != found:
         raise BatchDamaged(f"checksum {found:08x} of a batch is not the {said:08x} it was sealed with", said=said, found=found)
+
+
+def _source_in(data: memoryview) -> str:
+    try:
+        return str(data, "utf-8")
+    except UnicodeDecodeError as problem:
+        raise BatchDamaged(f"the source of a batch is not UTF-8 ({problem}); it was damaged on the way") from problem
 
 
 class Batch:
@@ -131,7 +144,7 @@ class Batch:
         lengths.frombytes(view[lengths_at : self._heads_at])
         self._data = view
         self.first_id = int.from_bytes(first_id, "big")
-        self.source = str(view[FIXED_LENGTH:lengths_at], "utf-8")
+        self.source = _source_in(view[FIXED_LENGTH:lengths_at])
         self._heads = list(accumulate(lengths[: self.count], initial=self._heads_at))
         self._bodies = list(accumulate(lengths[self.count :], initial=self._bodies_at))
         if self._heads[-1] != self._bodies_at or self._bodies[-1] != len(view):
@@ -140,7 +153,7 @@ class Batch:
     def check(self) -> None:
         """BatchDamaged unless the bytes are those the producer sealed."""
         said = int.from_bytes(self._data[_CHECKSUM_AT:_COVERED_FROM], "little")
-        found = crc32c.crc32c(self._data[_COVERED_FROM:])
+        found = _checksum_of(self._data)
         if said != found:
             raise BatchDamaged(
                 f"checksum {found:08x} of a batch is not the {said:08x} it was sealed with", said=said, found=found

@@ -171,7 +171,7 @@ def from_http(headers: Mapping[str, str], body: bytes) -> Event:
     try:
         if is_binary:
             attributes = http.from_binary(message, JSONFormat(), CloudEvent).get_attributes()
-            found = CloudEvent(attributes, body or None)
+            found: BaseCloudEvent = CloudEvent(attributes, body or None)
         else:
             found = http.from_structured(message, JSONFormat(), CloudEvent)
     except _FOREIGN as problem:

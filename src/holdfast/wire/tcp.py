@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from typing import cast
 
 from holdfast.errors import HoldfastError, ProtocolError, Unreachable
 from holdfast.wire.conversation import farewell
@@ -105,7 +106,7 @@ class TcpLink(asyncio.Protocol):
     # --- what the loop calls -----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its class
         self._transport = transport
         transport.set_write_buffer_limits(high=CONGESTED_BYTES, low=DRAINED_BYTES)
         name = transport.get_extra_info("peername")

@@ -70,7 +70,7 @@ class JournalChannel:
         self._sync_s = 0.0
         self._is_scheduled = False
         self._is_closed = False
-        self._was_short = journal.pressure.is_short
+        self._was_short = journal.is_short
         self._tend()
 
     @classmethod
@@ -280,13 +280,13 @@ class JournalChannel:
             return
         if self._growth is None and self._journal.wants_growth:
             self._growth = asyncio.ensure_future(self._grow())
-        pressure = self._journal.pressure
-        if pressure.is_short and self._tending is None:
+        is_short = self._journal.is_short
+        if is_short and self._tending is None:
             self._tending = self._loop.call_later(TEND_S, self._tend_again)
-        if pressure.is_short != self._was_short:
-            self._was_short = pressure.is_short
+        if is_short != self._was_short:
+            self._was_short = is_short
             for changed in self._watchers:
-                changed(pressure)
+                changed(self._journal.pressure)
 
     def _tend_again(self) -> None:
         self._tending = None

@@ -124,6 +124,10 @@ class Journal:
         return self._space.pressure(self._writer.tail_left)
 
     @property
+    def is_short(self) -> bool:
+        return self._space.is_short
+
+    @property
     def is_stopped(self) -> bool:
         """The disk failed and the journal accepts nothing more until it is opened again."""
         return bool(self._writer.stopped)
@@ -259,7 +263,7 @@ class Journal:
 
     @property
     def wants_growth(self) -> bool:
-        return not self._is_closed and self._space.wants_more(self._clock())
+        return self._space.wants_more(self._clock)
 
     @property
     def room(self) -> int:

@@ -119,7 +119,7 @@ def spare_header(journal_id: bytes, number: int, segment_bytes: int) -> Header:
 
 
 def encode_header(header: Header) -> bytes:
-    lead = _LEAD.pack(MAGIC, VERSION, _lead_checksum(VERSION))
+    lead = _LEAD.pack(MAGIC, VERSION, lead_checksum(VERSION))
     fields = _FIELDS.pack(*header[:-1], *header.snapshot)
     body = (lead + fields).ljust(_CHECKSUM_AT, b"\0")
     return body + _CHECKSUM.pack(crc32c.crc32c(body))
@@ -132,7 +132,7 @@ def decode_header(data: bytes) -> Header:
     magic, version, checksum = _LEAD.unpack_from(data)
     if magic != MAGIC:
         raise NotAHeader("the file does not begin like a segment", 0)
-    if checksum != _lead_checksum(version):
+    if checksum != lead_checksum(version):
         raise NotAHeader("the version in the header does not carry its checksum", 8)
     if version != VERSION:
         raise NewerVersion(version)
@@ -143,7 +143,7 @@ def decode_header(data: bytes) -> Header:
     return Header._make((*fields[:-6], SnapshotPlace(*fields[-6:])))
 
 
-def _lead_checksum(version: int) -> int:
+def lead_checksum(version: int) -> int:
     return crc32c.crc32c(MAGIC + version.to_bytes(4, "little"))
 
 

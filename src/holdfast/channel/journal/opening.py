@@ -23,7 +23,7 @@ from holdfast.channel.journal.layout import (
     segment_name,
     segment_number,
 )
-from holdfast.channel.journal.record import Stretch, length_at, padded, scan, strays
+from holdfast.channel.journal.record import Passage, length_at, padded, scan, strays
 from holdfast.channel.journal.recovery import (
     FoundSegment,
     Judged,
@@ -51,6 +51,7 @@ class Found(NamedTuple):
     next_entry: int
     marks: Marks
     mark: DurableMark | None
+    is_torn: bool = False
 
     @property
     def headers(self) -> tuple[Header, ...]:
@@ -130,7 +131,8 @@ def _look_at_tail(disk: Disk, folder: Path, judged: Judged, mark: DurableMark | 
     if isinstance(verdict, JournalDamaged):
         raise verdict
     chain, kept = marks.held(segments)
-    return Found(judged, kept, chain, verdict, tail.index.next_entry, marks, mark)
+    is_torn = verdict.is_torn or length_at(rest, 0, tail.life) is not None
+    return Found(judged, kept, chain, verdict, tail.index.next_entry, marks, mark, is_torn)
 
 
 def as_chain(judged: Judged) -> Chain:
@@ -146,17 +148,17 @@ def as_chain(judged: Judged) -> Chain:
 def scan_tail(file: DiskFile, tail: Segment, marks: Marks) -> Marks:
     """Read the newest segment to the last right record: its end, its index, and what its notes say."""
     while tail.end < tail.header.segment_bytes:
-        stretch = _stretch_at(file, tail)
-        if stretch.end == tail.end:
+        passage = _passage_at(file, tail)
+        if passage.end == tail.end:
             break
-        tail.index.cover(stretch)
-        tail.end = stretch.end
-        for note in stretch.notes:
+        tail.index.cover(passage)
+        tail.end = passage.end
+        for note in passage.notes:
             marks = marks.after(note, tail.generation)
     return marks
 
 
-def _stretch_at(file: DiskFile, tail: Segment) -> Stretch:
+def _passage_at(file: DiskFile, tail: Segment) -> Passage:
     left = tail.header.segment_bytes - tail.end
     data = file.read(min(_READ_BYTES, left), tail.end)
     wanted = padded(length_at(data, 0, tail.life) or 0)

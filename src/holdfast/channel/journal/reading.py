@@ -1,6 +1,6 @@
-"""Reading: entries from the segments, in stretches, through a bounded cache.
+"""Reading: entries from the segments, in passages, through a bounded cache.
 
-    where(number) ─▶ segment ─▶ nearest point before it ─▶ read a stretch ─▶ check every record ─▶ cache
+    where(number) ─▶ segment ─▶ nearest point before it ─▶ read a passage ─▶ check every record ─▶ cache
 
 A reader that goes forward reads a MiB at a time; one that jumps reads little more than the entry it wants. A wrong record inside what was
 durable is damage, and its place is named. Unless its segment was released and begun anew meanwhile: then the entry is gone, by order.
@@ -19,7 +19,7 @@ from typing import Protocol
 from holdfast.channel.channel import Buffer, Entry
 from holdfast.channel.journal.disk import Disk, DiskFile
 from holdfast.channel.journal.layout import HEADER_BYTES
-from holdfast.channel.journal.record import HEAD_BYTES, Note, Stretch, length_at, padded, scan
+from holdfast.channel.journal.record import HEAD_BYTES, Passage, length_at, padded, scan
 from holdfast.channel.journal.recovery import damaged
 from holdfast.channel.journal.segment import POINT_SPACING_BYTES, Chain, Segment, holder_of
 from holdfast.errors import Damaged, DiskFailed, NoSuchPosition
@@ -78,7 +78,7 @@ class Reading:
         self._view = view
         self._cache_bytes = cache_bytes
         self._cached_bytes = 0
-        self._cache: list[tuple[Segment, Stretch]] = []  # the last used at the end; an entry's number is unique
+        self._cache: list[tuple[Segment, Passage]] = []  # the last used at the end; an entry's number is unique
         self._lock = threading.Lock()
 
     def read_from(self, number: int) -> Iterator[Entry]:
@@ -93,32 +93,32 @@ class Reading:
 
     def run(self, number: int, durable: int) -> list[Entry]:
         """The entries from `number` on that stand together, at least one. NoSuchPosition when it is not held."""
-        stretch = self._stretch_with(number, is_forward=True)
-        count = min(stretch.next_entry, durable + 1) - number
-        return list(map(Entry, range(number, number + count), stretch.commands(number, count)))
+        passage = self._passage_with(number, is_forward=True)
+        count = min(passage.next_entry, durable + 1) - number
+        return list(map(Entry, range(number, number + count), passage.commands(number, count)))
 
     def fetch(self, numbers: Sequence[int], bytes_max: int | None = None) -> list[Buffer]:
         """The commands with these numbers; with `bytes_max`, only as many of them as do not go past it, at least one."""
         found: list[Buffer] = []
-        stretch: Stretch | None = None
+        passage: Passage | None = None
         total = 0
         for number in numbers:
             if bytes_max is not None and total >= bytes_max:
                 break
-            if stretch is None or not stretch.holds(number):
-                stretch = self._stretch_with(number, is_forward=False)
-            found.append(stretch.command(number))
+            if passage is None or not passage.holds(number):
+                passage = self._passage_with(number, is_forward=False)
+            found.append(passage.command(number))
             total += len(found[-1])
         return found
 
-    def notes(self, segment: Segment, byte: int) -> Iterator[Note]:
-        """The notes of a segment from the record at `byte` on; what lies between is checked too, and nothing is cached."""
+    def passages(self, segment: Segment, byte: int = HEADER_BYTES) -> Iterator[Passage]:
+        """Everything in a segment from the record at `byte` on, checked, and not cached."""
         entry = segment.first_entry if byte == HEADER_BYTES else self._entry_at(segment, byte)
         while byte < segment.end:
             with self._lock:
-                stretch = self._read(segment, byte, entry, READ_AHEAD_BYTES)
-            yield from stretch.notes
-            byte, entry = stretch.end, stretch.next_entry
+                passage = self._read(segment, byte, entry, READ_AHEAD_BYTES)
+            yield passage
+            byte, entry = passage.end, passage.next_entry
 
     def _entry_at(self, segment: Segment, byte: int) -> int:
         """The number that the head of the record at this byte carries; whether it is right shows when it is scanned."""
@@ -132,13 +132,13 @@ class Reading:
 
     # --- finding -------------------------------------------------------------------------------------------------------
 
-    def _stretch_with(self, number: int, *, is_forward: bool) -> Stretch:
+    def _passage_with(self, number: int, *, is_forward: bool) -> Passage:
         with self._lock:
             chain = self._view.chain
             self._check_held(number, chain)
-            stretch = self._cached(number)
-            if stretch is not None:
-                return stretch
+            passage = self._cached(number)
+            if passage is not None:
+                return passage
             segment = chain[holder_of(chain, number)]
             try:
                 return self._load(segment, number, is_forward)
@@ -154,49 +154,49 @@ class Reading:
                 entry=number, first=first, durable=self._view.durable,
             )  # fmt: skip
 
-    def _cached(self, number: int) -> Stretch | None:
+    def _cached(self, number: int) -> Passage | None:
         for index in range(len(self._cache) - 1, -1, -1):
             if self._cache[index][1].holds(number):
                 self._cache.append(self._cache.pop(index))
                 return self._cache[-1][1]
         return None
 
-    def _load(self, segment: Segment, number: int, is_forward: bool) -> Stretch:
+    def _load(self, segment: Segment, number: int, is_forward: bool) -> Passage:
         """Read from the nearest known point on, until the number is there; the index grows on the way."""
         resumed = self._resume(segment, number)
         while True:
             entry, byte = resumed or segment.index.before(number)
             is_long = is_forward or resumed is not None or byte == segment.index.covered
-            stretch = self._read(segment, byte, entry, READ_AHEAD_BYTES if is_long else READ_JUMP_BYTES)
-            segment.index.cover(stretch)
-            if stretch.holds(number):
-                self._keep(segment, stretch)
-                return stretch
-            resumed = (stretch.next_entry, stretch.end)
+            passage = self._read(segment, byte, entry, READ_AHEAD_BYTES if is_long else READ_JUMP_BYTES)
+            segment.index.cover(passage)
+            if passage.holds(number):
+                self._keep(segment, passage)
+                return passage
+            resumed = (passage.next_entry, passage.end)
 
     def _resume(self, segment: Segment, number: int) -> tuple[int, int] | None:
-        """Where a cached stretch ended, if this number comes right after it: somebody goes forward."""
-        for holder, stretch in self._cache:
-            if holder is segment and stretch.next_entry == number:
-                return number, stretch.end
+        """Where a cached passage ended, if this number comes right after it: somebody goes forward."""
+        for holder, passage in self._cache:
+            if holder is segment and passage.next_entry == number:
+                return number, passage.end
         return None
 
-    def _keep(self, segment: Segment, stretch: Stretch) -> None:
-        self._cache.append((segment, stretch))
-        self._cached_bytes += stretch.size
+    def _keep(self, segment: Segment, passage: Passage) -> None:
+        self._cache.append((segment, passage))
+        self._cached_bytes += passage.size
         while self._cached_bytes > self._cache_bytes and len(self._cache) > 1:
             self._cached_bytes -= self._cache.pop(0)[1].size
 
     # --- reading -------------------------------------------------------------------------------------------------------
 
-    def _read(self, segment: Segment, byte: int, entry: int, length: int) -> Stretch:
+    def _read(self, segment: Segment, byte: int, entry: int, length: int) -> Passage:
         """The right records from a byte on, at least one: the segment is durable up to its end, so a wrong one is damage."""
         left = segment.end - byte
         data = self._shelf.read(segment.name, min(length, left), byte)
         wanted = padded(length_at(data, 0, segment.life) or 0)
         if len(data) < wanted <= left:
             data = self._shelf.read(segment.name, wanted, byte)
-        stretch = scan(data, byte, life=segment.life, seed=segment.seed, entry=entry)
-        if stretch.end == byte:
+        passage = scan(data, byte, life=segment.life, seed=segment.seed, entry=entry)
+        if passage.end == byte:
             raise damaged(segment.name, byte, "a record that was durable does not carry its checksum, or is not there")
-        return stretch
+        return passage

@@ -66,7 +66,7 @@ class Note(NamedTuple):
     payload: bytes
 
 
-class Stretch:
+class Passage:
     """Records read in one piece from a segment: commands with consecutive numbers, and the notes between them.
 
     `first` is the number of the first command, `byte` where the piece begins, `end` the byte after the last right record.
@@ -119,13 +119,13 @@ class Stretch:
             index = bisect_left(self._starts, start + HEAD_BYTES + spacing, index + 1)
 
 
-def scan(data: bytes, byte: int, *, life: int, seed: int, entry: int) -> Stretch:
+def scan(data: bytes, byte: int, *, life: int, seed: int, entry: int) -> Passage:
     """Every right record from the start of `data`, which was read at `byte`; it ends before the first that is not.
 
     Wrong is also a command whose number is not the next one: numbers have no gap.
     """
-    stretch = Stretch(data, byte, entry)
-    view, starts, lengths, notes = stretch._data, stretch._starts, stretch._lengths, stretch.notes
+    passage = Passage(data, byte, entry)
+    view, starts, lengths, notes = passage._data, passage._starts, passage._lengths, passage.notes
     unpack, checksum_of, last, at, group = _HEAD.unpack_from, crc32c.crc32c, len(data) - HEAD_BYTES, 0, byte
     while at <= last:
         checksum, found_life, word, group_start, number = unpack(view, at)
@@ -143,9 +143,9 @@ def scan(data: bytes, byte: int, *, life: int, seed: int, entry: int) -> Stretch
             notes.append(Note(word >> 24, byte + at, bytes(view[start:stop])))
         group = group_start
         at = (stop + 7) & ~7
-    stretch.end = byte + at
-    stretch.group = group
-    return stretch
+    passage.end = byte + at
+    passage.group = group
+    return passage
 
 
 def length_at(data: bytes, at: int, life: int) -> int | None:

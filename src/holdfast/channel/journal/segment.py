@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from holdfast.channel.journal.layout import HEADER_BYTES, Header, segment_name
-from holdfast.channel.journal.record import Stretch
+from holdfast.channel.journal.record import Passage
 
 POINT_SPACING_BYTES = 1 << 16
 
@@ -33,14 +33,14 @@ class Index:
             self._bytes.append(byte)
             self._numbers.append(number)
 
-    def cover(self, stretch: Stretch) -> None:
-        """Take in a stretch that begins where the index ends."""
-        if stretch.byte != self.covered:
+    def cover(self, passage: Passage) -> None:
+        """Take in a passage that begins where the index ends."""
+        if passage.byte != self.covered:
             return
-        for number, byte in stretch.points(POINT_SPACING_BYTES):
+        for number, byte in passage.points(POINT_SPACING_BYTES):
             self.note(number, byte)
-        self.covered = stretch.end
-        self.next_entry = stretch.next_entry
+        self.covered = passage.end
+        self.next_entry = passage.next_entry
 
     def before(self, number: int) -> tuple[int, int]:
         """The last known (number, byte) at or before this number: a point, or the end of what is covered."""

@@ -70,12 +70,12 @@ def _parts(place: SnapshotPlace, chain: Chain, reading: Reading) -> Iterator[byt
         if not place.keeps(segment.generation):
             continue
         start = place.byte if segment.generation == place.generation else HEADER_BYTES
-        for note in reading.notes(segment, start):
+        for note in (note for passage in reading.passages(segment, start) for note in passage.notes):
             if note.kind == SNAPSHOT_PART:
                 yield note.payload
                 left -= 1
-                if not left:
-                    return
+            if not left:
+                return
     if left:
         raise damaged(_start_name(place, chain), place.byte, f"{left} of {place.parts} parts of the snapshot are missing")
 

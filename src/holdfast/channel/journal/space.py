@@ -15,7 +15,7 @@ Making a spare (`make`) is slow and touches nothing but its own new file: it may
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from holdfast.channel.channel import Pressure, Purpose
@@ -38,6 +38,7 @@ class Space:
         self._disk = disk
         self._folder = folder
         self._plan = plan
+        self._reserve_segments = plan.reserve_segments
         self._journal_id = journal_id
         self._spares = deque(spares)
         self._warm: dict[int, DiskFile] = {}
@@ -54,14 +55,14 @@ class Space:
     @property
     def ordinary(self) -> int:
         """Spares beyond the reserves; negative while the reserves are being used."""
-        return len(self._spares) - self._plan.reserve_segments
+        return len(self._spares) - self._reserve_segments
 
     @property
     def is_short(self) -> bool:
         return self.ordinary < 1 and (bool(self.problem) or self.total >= self._plan.segments_max)
 
-    def wants_more(self, now: float) -> bool:
-        return self.ordinary < ORDINARY_AHEAD and self.total < self._plan.segments_max and now >= self.retry_at
+    def wants_more(self, clock: Callable[[], float]) -> bool:
+        return self.ordinary < ORDINARY_AHEAD and self.total < self._plan.segments_max and clock() >= self.retry_at
 
     @property
     def is_late(self) -> bool:

@@ -1,0 +1,140 @@
+"""Reading a journal that another process owns, or nobody: up to the durable mark, and never past it.
+
+How a reader knows what is durable. The owner writes the durable mark (a small file of its own) after each sync, so everything up to the mark
+is durable; it is read before the records, which are checked all the same. Where there is no mark, a group is known to be durable when a
+record of a later group follows it, because a group is written only after the one before it was synced.
+
+The owner may release and reuse a segment while somebody reads it. Then its records do not carry their checksums any more; the reader
+looks at the headers again, and says NoSuchPosition if the entry is gone, JournalDamaged if it should be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from holdfast.channel.channel import Entry
+from holdfast.channel.journal.disk import Disk, PosixDisk
+from holdfast.channel.journal.layout import HEADER_BYTES, DurableMark
+from holdfast.channel.journal.opening import as_chain, read_headers, read_mark, scan_tail
+from holdfast.channel.journal.reading import Reading
+from holdfast.channel.journal.record import scan
+from holdfast.channel.journal.recovery import is_without_journal, judge_headers
+from holdfast.channel.journal.segment import Chain, Segment
+from holdfast.channel.journal.writer import Marks
+from holdfast.errors import DiskFailed, HoldfastError, JournalDamaged, NoSuchPosition, NotAJournal
+
+CACHE_BYTES = 4 << 20
+# The owner may begin a segment between a look at the mark and a look at the headers; that often in a row it does not.
+LOOKS_MAX = 10
+
+
+class JournalReader:
+    """Follows a journal without owning it. `refresh` to see what came since; entries are read from the folder, never written."""
+
+    def __init__(self, folder: Path | str, *, disk: Disk | None = None) -> None:
+        self._disk = disk or PosixDisk()
+        self._folder = Path(folder)
+        self._reading = Reading(self._disk, self._folder, self, CACHE_BYTES)
+        self.chain: Chain = ()
+        self.durable = 0
+        self.refresh()
+
+    @property
+    def first(self) -> int:
+        return self.chain[0].first_entry if self.chain else self.durable + 1
+
+    def refresh(self) -> int:
+        """Look again; the number of the newest durable entry. Raises what opening would raise."""
+        problem: HoldfastError | None = None
+        for _ in range(LOOKS_MAX):
+            try:
+                problem = self._look()
+            except OSError as failure:
+                raise DiskFailed(
+                    f"{self._folder} cannot be read: {failure.strerror or failure}", reason=str(failure)
+                ) from failure
+            if problem is None:
+                return self.durable
+        assert problem is not None
+        raise problem
+
+    def read_from(self, number: int) -> Iterator[Entry]:
+        """Every entry from `number` to what was durable at the last `refresh`."""
+        durable = self.durable
+        while number <= durable:
+            run = self._run(number, durable)
+            yield from run
+            number = run[-1].number + 1
+
+    def _run(self, number: int, durable: int) -> list[Entry]:
+        try:
+            return self._reading.run(number, durable)
+        except JournalDamaged:
+            self.refresh()
+            if number >= self.first:
+                raise
+            raise NoSuchPosition(
+                f"entry {number} was released while it was read: the oldest is {self.first}; start there",
+                entry=number,
+                first=self.first,
+            ) from None
+
+    def close(self) -> None:
+        self._reading.close()
+
+    def __enter__(self) -> JournalReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- looking -------------------------------------------------------------------------------------------------------
+
+    def _look(self) -> HoldfastError | None:
+        """Take over what there is now; an error when mark and headers do not fit, which may be for a moment only."""
+        mark = read_mark(self._disk, self._folder)
+        names = self._disk.names(self._folder)
+        if is_without_journal(names):
+            raise NotAJournal(f"the folder {self._folder} holds no journal; name one that does", folder=str(self._folder))
+        judged = judge_headers(read_headers(self._disk, self._folder, names))
+        if isinstance(judged, HoldfastError):
+            return judged
+        chain = as_chain(judged)[len(judged.kept) :]
+        if not chain:
+            return None
+        if mark is None:
+            self._take(chain, *self._proven(chain[-1]))
+            return None
+        return self._take_marked(chain, mark)
+
+    def _take_marked(self, chain: Chain, mark: DurableMark) -> JournalDamaged | None:
+        marked = [segment for segment in chain if segment.generation <= mark.generation]
+        if not marked or marked[-1].generation != mark.generation:
+            return JournalDamaged(
+                f"the durable mark names generation {mark.generation}, which is not there; open the journal to have it judged",
+                file=str(self._folder), byte=0,
+            )  # fmt: skip
+        self._take(tuple(marked), mark.end, mark.entry)
+        return None
+
+    def _proven(self, tail: Segment) -> tuple[int, int]:
+        """Without a mark: the tail up to its last group, and the last entry before that group."""
+        file = self._disk.open(self._folder / tail.name, is_writable=False)
+        try:
+            scan_tail(file, tail, Marks(tail.header.oldest_generation, tail.header.snapshot))
+            data = file.read(tail.end - HEADER_BYTES, HEADER_BYTES)
+        finally:
+            file.close()
+        whole = scan(data, HEADER_BYTES, life=tail.life, seed=tail.seed, entry=tail.first_entry)
+        before = scan(data[: whole.group - HEADER_BYTES], HEADER_BYTES, life=tail.life, seed=tail.seed, entry=tail.first_entry)
+        return before.end, before.next_entry - 1
+
+    def _take(self, chain: Chain, end: int, durable: int) -> None:
+        """The new chain, with the indexes of the segments that are known already."""
+        known = {segment.generation: segment for segment in self.chain}
+        taken = tuple(known.get(segment.generation, Segment(segment.header, segment.end)) for segment in chain)
+        for segment, found in zip(taken, chain, strict=True):
+            segment.end = found.end
+        taken[-1].end = end
+        self.chain, self.durable = taken, durable

@@ -1,0 +1,190 @@
+"""Delivery over random commands, credit, links lost and found: what it promises to holders, checked from outside."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, strategies
+
+from holdfast.destination.delivery import Delivery, Handout
+from holdfast.destination.effect import Attached, BacklogDeleted, DetachedReceiver, Finished, Placed, Returned
+from holdfast.event.position import Ranges
+from tests.naive_directory import Key
+from tests.random_commands import Choice, Driver, number
+
+Holder = tuple[str, int]
+LIMIT = 3
+steps = strategies.lists(strategies.tuples(number, number, number, number), min_size=5, max_size=80)
+
+
+class Primary:
+    """A primary without a shell: the deliveries of all backlogs, and what every holder was handed, event by event."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.now_ms = 1
+        self.deliveries: dict[Key, Delivery] = {}
+        self.held: dict[Key, dict[int, Holder]] = {}
+        self.exhausted: dict[Key, set[int]] = {}
+        self.last: dict[Holder, int] = {}
+        self.spans: list[tuple[Key, int, int]] = []
+        for key in driver.manager.directory.backlogs():
+            self.open(key)
+        for session in driver.manager.directory.sessions():
+            for receiver, key in driver.manager.directory.receivers_of(session).items():
+                self.deliveries[key].attach((session, receiver), Ranges())
+
+    def open(self, key: Key) -> None:
+        self.deliveries[key] = Delivery(self.driver.manager.directory.backlog(key), LIMIT)
+        self.held[key], self.exhausted[key] = {}, set()
+
+    def step(self, choice: Choice) -> None:
+        """A command, its effects, and what happened to the holders by them."""
+        if not self.driver.step(choice):
+            return
+        for key in self.driver.manager.directory.backlogs():
+            if key not in self.deliveries:
+                self.open(key)
+        for effect in self.driver.manager.effects:
+            match effect:
+                case Placed(key, first, events):
+                    self.deliveries[key].placed(first, events)
+                case Finished(key, ranges):
+                    self.deliveries[key].finished(ranges)
+                    self.drop(key, ranges)
+                case Returned(key, ranges, not_before_ms):
+                    self.deliveries[key].returned(ranges, not_before_ms)
+                    self.drop(key, ranges)
+                case Attached(session, receiver, key):
+                    self.attach(key, (session, receiver))
+                case DetachedReceiver(session, receiver, key, _):
+                    expected = [each for each, holder in self.held[key].items() if holder == (session, receiver)]
+                    told = self.deliveries[key].detach((session, receiver))
+                    assert sorted(expected) == [each for first, last in told for each in range(first, last + 1)]
+                    self.drop(key, told)
+                case BacklogDeleted(key):
+                    del self.deliveries[key], self.held[key], self.exhausted[key]
+
+    def drop(self, key: Key, ranges: Ranges) -> None:
+        for first, last in ranges:
+            for each in range(first, last + 1):
+                self.held[key].pop(each, None)
+                self.exhausted[key].discard(each)
+
+    def attach(self, key: Key, holder: Holder) -> None:
+        """It comes again, having lost every second event it held."""
+        kept = [each for each, by in self.held[key].items() if by == holder][::2]
+        self.held[key] = {each: by for each, by in self.held[key].items() if by != holder or each in kept}
+        self.deliveries[key].attach(holder, Ranges.gather((each, each) for each in kept))
+        self.last.pop(holder, None)
+
+    def grant(self, dice: random.Random) -> None:
+        for delivery in self.deliveries.values():
+            for holder in delivery.holders():
+                if dice.random() < 0.5:
+                    delivery.grant(holder, dice.randrange(1, 6), 1_000)
+
+    def hand_out(self, dice: random.Random) -> None:
+        for key, delivery in self.deliveries.items():
+            while dice.random() < 0.8 and (handout := delivery.next(self.now_ms, dice.randrange(1, 7))) is not None:
+                self.take(key, handout)
+            self.exhausted[key].update(each for first, last in delivery.take_exhausted() for each in range(first, last + 1))
+
+    def take(self, key: Key, handout: Handout) -> None:
+        """Everything a holder may expect of what it is handed."""
+        backlog = self.driver.manager.directory.backlog(key)
+        for first, events, deliveries, is_adjoining in handout.slices:
+            for each in range(first, first + events):
+                assert backlog.is_waiting(each), "only what waits is handed out"
+                assert each not in self.held[key], "nobody is handed what another holds"
+                assert backlog.deliveries(each) == deliveries <= LIMIT
+                assert backlog.not_before_over(each, each)[0][2] <= self.now_ms
+                self.held[key][each] = handout.holder
+            if is_adjoining:
+                self.check_adjoining(key, handout.holder, self.last[handout.holder], first)
+            self.last[handout.holder] = first + events - 1
+
+    def check_adjoining(self, key: Key, holder: Holder, before: int, first: int) -> None:
+        between = [each for each in self.driver.manager.waiting(*key) if before < each < first]
+        assert all(self.held[key].get(each) == holder for each in between), "a range would span what the holder was not handed"
+        self.spans.append((key, before, first))
+
+    def check(self) -> None:
+        for key, delivery in self.deliveries.items():
+            assert delivery.in_flight == len(self.held[key])
+            for holder in delivery.holders():
+                told = [each for first, last in delivery.held(holder) for each in range(first, last + 1)]
+                assert told == sorted(each for each, by in self.held[key].items() if by == holder)
+
+    def check_late_arrivals(self, key: Key, first: int, events: int) -> None:
+        """Nothing placed now may lie in a span that was called adjoining before."""
+        for spanned, before, after in self.spans:
+            assert spanned != key or not (before < first + events - 1 and first < after), "a late batch lies within a span"
+
+    def drain(self) -> None:
+        """With endless credit and time, everything that waits is handed out, or exhausted."""
+        self.now_ms = 10**9
+        for key, delivery in self.deliveries.items():
+            if not delivery.holders():
+                delivery.attach(("last", 1), Ranges())
+            for holder in delivery.holders():
+                delivery.grant(holder, 10**6, 10**9)
+            while (handout := delivery.next(self.now_ms)) is not None:
+                self.take(key, handout)
+            self.exhausted[key].update(each for first, last in delivery.take_exhausted() for each in range(first, last + 1))
+            assert {*self.held[key], *self.exhausted[key]} == set(self.driver.manager.waiting(*key))
+            assert delivery.wake_at_ms is None
+
+
+@given(steps, strategies.randoms(use_true_random=False))
+def test_everything_that_waits_is_handed_to_one_holder_at_a_time_whatever_happens(made: list[Choice], dice: random.Random) -> None:
+    primary = Primary(Driver())
+    for choice in made:
+        primary.step(choice)
+        for effect in primary.driver.manager.effects:
+            if isinstance(effect, Placed):
+                primary.check_late_arrivals(*effect)
+        primary.grant(dice)
+        primary.hand_out(dice)
+        primary.check()
+        primary.now_ms += dice.randrange(60)
+    primary.drain()
+
+
+@given(steps, strategies.randoms(use_true_random=False))
+def test_a_new_primary_delivers_everything_but_what_holders_report(made: list[Choice], dice: random.Random) -> None:
+    """Rule 15: what a holder still has is not delivered again."""
+    primary = Primary(Driver())
+    for choice in made:
+        primary.step(choice)
+        primary.grant(dice)
+        primary.hand_out(dice)
+
+    successor = Primary(primary.driver)
+    for key, held in primary.held.items():
+        for holder in successor.deliveries[key].holders():
+            kept = [each for each, by in held.items() if by == holder and dice.random() < 0.7]
+            successor.held[key].update(dict.fromkeys(kept, holder))
+            successor.deliveries[key].attach(holder, Ranges.gather((each, each) for each in kept))
+
+    successor.check()
+    successor.drain()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_fresh_events_go_out_in_the_order_in_which_they_were_placed(seed: int) -> None:
+    """Rule 14: within one producer its sequence order wins, also where a batch was held back."""
+    dice = random.Random(seed)
+    driver = Driver(["send"])
+    for _ in range(60):
+        driver.step((dice.randrange(256), dice.randrange(256), dice.randrange(256), dice.randrange(256)))
+    delivery = Delivery(driver.manager.directory.backlog(("orders", "")))
+    delivery.attach(("ann", 1), Ranges())
+    delivery.grant(("ann", 1), 10_000, 10_000)
+
+    handed: list[int] = []
+    while (handout := delivery.next(0, 7)) is not None:
+        handed += [each for slice in handout.slices for each in range(slice.first, slice.first + slice.events)]
+
+    assert handed == driver.manager.waiting("orders")

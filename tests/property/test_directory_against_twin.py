@@ -1,0 +1,112 @@
+"""The directory against its naive twin, over random commands; and against itself, restored from a snapshot at every point."""
+
+from __future__ import annotations
+
+from hypothesis import given
+
+from holdfast.destination.directory import Directory
+from holdfast.destination.effect import BacklogDeleted, Finished, Placed
+from holdfast.event import position
+from tests.naive_directory import DEAD
+from tests.random_commands import Choice, Driver, choices
+
+
+def check_backlogs(driver: Driver) -> None:
+    """Everything that waits is the same: order, delivery counts, delays, deaths."""
+    directory, naive = driver.manager.directory, driver.naive
+    assert list(directory.backlogs()) == list(naive.queues)
+    for key, events in naive.queues.items():
+        backlog = directory.backlog(key)
+        waiting = driver.manager.waiting(*key)
+        expected = [event.position for event in events]
+        assert (sorted(waiting), sorted(expected)) == (sorted(expected), sorted(waiting)) if key == DEAD else waiting == expected
+        for event in events:
+            assert backlog.is_waiting(event.position)
+            assert backlog.deliveries(event.position) == event.deliveries
+            assert backlog.not_before_over(event.position, event.position)[0][2] == event.not_before_ms
+            if key == DEAD:
+                assert [tuple(death) for death in directory.deaths(event.position)] == event.deaths
+        for gone in naive.order[key]:
+            assert backlog.is_waiting(gone) == (gone in expected)
+
+
+def check_bodies(driver: Driver) -> None:
+    """What of the channel is needed, and where it lies."""
+    directory, naive = driver.manager.directory, driver.naive
+    needed = {position.entry_of(event.position) for events in naive.queues.values() for event in events}
+    needed |= {held[0] for producer in naive.producers.values() for held in producer.held.values()}
+    places = {entry: driver.carried.get(entry, entry) for entry in needed}
+    next_entry = len(driver.manager.log) + 1
+    assert directory.oldest_needed() == min(places.values(), default=next_entry)
+    assert directory.bodies.carried == {entry: place for entry, place in places.items() if entry != place}
+    for first, last in ((1, next_entry), (next_entry // 3, next_entry // 2)):
+        assert directory.needed_between(first, last) == sorted(entry for entry in needed if first <= places[entry] <= last)
+    for entry in needed:
+        assert directory.locate(entry) == places[entry]
+
+
+def check_sessions(driver: Driver) -> None:
+    directory, naive = driver.manager.directory, driver.naive
+    assert list(directory.sessions()) == list(naive.sessions)
+    for session in naive.sessions:
+        expected = {holder[1]: key for holder, key in naive.attached.items() if holder[0] == session}
+        assert directory.receivers_of(session) == expected
+
+
+@given(choices)
+def test_the_directory_does_what_its_naive_twin_does(made: list[Choice]) -> None:
+    driver = Driver()
+    for choice in made:
+        driver.step(choice)
+        check_backlogs(driver)
+        check_bodies(driver)
+        check_sessions(driver)
+
+
+@given(choices)
+def test_the_effects_say_everything_that_came_to_wait_and_everything_that_no_longer_does(made: list[Choice]) -> None:
+    driver = Driver()
+    waiting: dict[tuple[str, str], set[int]] = {}
+    for choice in made:
+        if driver.step(choice):
+            for effect in driver.manager.effects:
+                match effect:
+                    case Placed(key, first, events):
+                        waiting.setdefault(key, set()).update(range(first, first + events))
+                    case Finished(key, ranges):
+                        for first, last in ranges:
+                            waiting[key].difference_update(range(first, last + 1))
+                    case BacklogDeleted(key):
+                        waiting.pop(key, None)
+        for key in driver.manager.directory.backlogs():
+            if key != DEAD:
+                assert waiting.get(key, set()) == set(driver.manager.waiting(*key))
+
+
+@given(choices)
+def test_a_snapshot_at_any_point_restores_the_same_state_and_the_same_behaviour_ever_after(made: list[Choice]) -> None:
+    driver = Driver()
+    copies: list[Directory] = []
+    for choice in made:
+        if not driver.step(choice):
+            continue
+        entry, data = len(driver.manager.log), driver.manager.log[-1]
+        for copy in copies:
+            assert [repr(effect) for effect in copy.apply(entry, data)] == [repr(effect) for effect in driver.manager.effects]
+        copies.append(Directory.restore(driver.manager.directory.snapshot()))
+        digest = driver.manager.directory.digest()
+        assert {copy.digest() for copy in copies} == {digest}
+        assert {copy.oldest_needed() for copy in copies} == {driver.manager.directory.oldest_needed()}
+
+
+@given(choices)
+def test_replaying_the_channel_gives_the_same_digest(made: list[Choice]) -> None:
+    driver = Driver()
+    for choice in made:
+        driver.step(choice)
+
+    replayed = Directory()
+    for entry, data in enumerate(driver.manager.log, 1):
+        replayed.apply(entry, data)
+
+    assert replayed.digest() == driver.manager.directory.digest()
