@@ -88,6 +88,17 @@ class NatsServer:
     def kill(self) -> None:
         self._end(signal.SIGKILL)
 
+    def pause(self) -> None:
+        """It lives, and says nothing."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, which: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(which)
+
     def _end(self, how: signal.Signals) -> None:
         process, self._process = self._process, None
         if process is not None:

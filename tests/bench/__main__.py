@@ -68,13 +68,20 @@ def main(
         raise typer.BadParameter(f"no such measure: {', '.join(sorted(unknown))}; there are {', '.join(MEASURES)}")
     signal.signal(signal.SIGTERM, _end)
     results, console = Results(), Console(stderr=True)
-    with console.status("starting") as status, Workshop(QUICK if quick else FULL, results, RESULTS, status.update) as workshop:
-        _measure(workshop, wanted)
-    report.show(results, Console(width=None if sys.stdout.isatty() else 160))
-    report.write(results, json, quick)
-    report.draw(results, json.with_suffix(".png"))
-    console.print(f"results: {json}, {json.with_suffix('.png')}")
+    try:
+        with (
+            console.status("starting") as status,
+            Workshop(QUICK if quick else FULL, results, RESULTS, status.update) as workshop,
+        ):
+            _measure(workshop, wanted)
+    finally:  # what was measured before something failed is worth having
+        report.show(results, Console(width=None if sys.stdout.isatty() else 160))
+        report.write(results, json, quick)
+        report.draw(results, json.with_suffix(".png"))
+        console.print(f"results: {json}, {json.with_suffix('.png')}")
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    application = typer.Typer(pretty_exceptions_show_locals=False, add_completion=False)
+    application.command(help=__doc__)(main)
+    application()

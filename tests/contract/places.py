@@ -33,6 +33,43 @@ def name(request: pytest.FixtureRequest) -> str:
     return "".join(letter if letter.isalnum() else "-" for letter in request.node.name)[-200:].strip("-_")
 
 
+class _End(asyncio.Protocol):
+    """One end of a proxied connection; what it receives goes to the other."""
+
+    def __init__(self, proxy: CuttingProxy, other: _End | None = None) -> None:
+        self.transport: asyncio.Transport | None = None
+        self._proxy = proxy
+        self._other = other
+        self._early: list[bytes] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self._proxy.ends.add(self)
+        if self._other is not None:
+            self._other.meet(self)
+        elif self._proxy.is_refusing:
+            transport.abort()
+        else:
+            self._proxy.reach(self)
+
+    def meet(self, other: _End) -> None:
+        self._other = other
+        for data in self._early:
+            self.data_received(data)
+
+    def data_received(self, data: bytes) -> None:
+        if self._other is None:
+            self._early.append(data)
+        elif self._other.transport is not None:
+            self._other.transport.write(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._proxy.ends.discard(self)
+        if self._other is not None and self._other.transport is not None:
+            self._other.transport.abort()
+
+
 class CuttingProxy:
     """Stands between client and server, and cuts every connection when told; refuses new ones while it `is_refusing`."""
 
@@ -40,49 +77,38 @@ class CuttingProxy:
         self.is_refusing = False
         self.port = 0
         self.connections = 0
+        self.ends: set[_End] = set()
         self._target = port
         self._server: asyncio.Server | None = None
-        self._open: set[asyncio.StreamWriter] = set()
-        self._pumps: set[asyncio.Task[None]] = set()
+        self._reaching: set[asyncio.Task[None]] = set()
 
     @property
     def url(self) -> str:
         return f"holdfast://127.0.0.1:{self.port}"
 
     async def __aenter__(self) -> CuttingProxy:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self._server = await asyncio.get_running_loop().create_server(lambda: _End(self), "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         assert self._server is not None
         self._server.close()
-        self.cut()
-        await asyncio.gather(*self._pumps, return_exceptions=True)
+        await asyncio.gather(*self._reaching)
+        while self.ends:
+            self.cut()
+            await asyncio.sleep(0)
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self.is_refusing:
-            writer.transport.abort()
-            return
+    def reach(self, near: _End) -> None:
         self.connections += 1
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
-        self._open |= {writer, far_writer}
-        for source, sink in ((reader, far_writer), (far_reader, writer)):
-            task = asyncio.get_running_loop().create_task(self._pump(source, sink))
-            self._pumps.add(task)
-            task.add_done_callback(self._pumps.discard)
+        task = asyncio.get_running_loop().create_task(self._reach(near))
+        self._reaching.add(task)
+        task.add_done_callback(self._reaching.discard)
 
-    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-        try:
-            while data := await source.read(1 << 16):
-                sink.write(data)
-                await sink.drain()
-        except OSError:
-            pass
-        finally:
-            sink.transport.abort()
-            self._open.discard(sink)
+    async def _reach(self, near: _End) -> None:
+        await asyncio.get_running_loop().create_connection(lambda: _End(self, near), "127.0.0.1", self._target)
 
     def cut(self) -> None:
-        for writer in list(self._open):
-            writer.transport.abort()
+        for end in list(self.ends):
+            assert end.transport is not None
+            end.transport.abort()

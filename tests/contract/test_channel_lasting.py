@@ -24,12 +24,12 @@ async def test_rule_6_the_newest_snapshot_comes_back_in_its_chunks(kind: Kind) -
         await append_all(channel, commands(10))
         await channel.save_snapshot(4, [b"old state"])
 
-        await channel.save_snapshot(9, [b"new ", b"", bytes(300 * KIB), b"state"])
+        await channel.save_snapshot(9, [b"new ", b"", bytes(3000 * KIB), b"state"])
 
         snapshot = await channel.load_snapshot()
         assert snapshot is not None
         assert snapshot.at == 9
-        assert [bytes(chunk) for chunk in snapshot.chunks] == [b"new ", b"", bytes(300 * KIB), b"state"]
+        assert [bytes(chunk) for chunk in snapshot.chunks] == [b"new ", b"", bytes(3000 * KIB), b"state"]
 
 
 async def test_rule_6_a_snapshot_that_fails_midway_leaves_the_one_before(kind: Kind) -> None:

@@ -29,7 +29,8 @@ async def test_what_is_sent_is_received_with_all_its_attributes(url: str, name: 
     moment = datetime(2026, 2, 3, 4, 5, 6, 789, tzinfo=UTC)
     fields: dict[str, Any] = {
         "type": "order.placed", "source": "shop", "id": "o-1", "time": moment, "subject": "sku/7",
-        "dataschema": "urn:order", "properties": {"amount": 120, "is_gift": False}, "priority": 7, "group": "g", "correlation_id": "c",
+        "dataschema": "urn:order", "properties": {"amount": 120, "is_gift": False},
+        "priority": 7, "group": "g", "correlation_id": "c",
         "reply_to": "answers",
     }  # fmt: skip
     async with holdfast.connect(url) as client, client.queue(name).receive() as incoming:

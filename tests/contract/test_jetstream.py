@@ -237,6 +237,27 @@ async def _append_until_taken(channel: JetStreamChannel, command: bytes) -> Rece
                 await asyncio.sleep(0.05)
 
 
+async def test_rule_2_a_server_that_says_nothing_leaves_the_outcome_unknown_and_appends_go_on_when_it_speaks(
+    tmp_path: Path,
+) -> None:
+    with NatsServer(tmp_path) as server:
+        channel = await JetStreamChannel.open(new_name(), settings(server, timeout_ms=300))
+        await channel.append(b"before")
+
+        server.pause()
+        for _ in range(4):  # three silences in a row make it turn to another server
+            with pytest.raises((OutcomeUnknown, Unavailable)):
+                await asyncio.wait_for(channel.append(b"during"), PATIENCE_S)
+        server.resume()
+
+        after = await _append_until_taken(channel, b"after")
+        found = [command for _, command in await read_up_to(channel, 1, after.entry)]
+        assert found[0] == b"before"
+        assert found[-1] == b"after"
+        assert set(found[1:-1]) <= {b"during", b"after"}
+        await channel.close()
+
+
 async def test_rule_8_close_answers_what_waits_although_the_server_is_dead(tmp_path: Path) -> None:
     with NatsServer(tmp_path) as server:
         channel = await JetStreamChannel.open(new_name(), settings(server, timeout_ms=500))

@@ -153,20 +153,20 @@ async def test_a_file_size_limit_of_one_segment_changes_nothing(tmp_path: Path) 
 
 
 async def test_with_memory_capped_a_slow_recipient_lets_a_backlog_far_beyond_it_grow_and_nothing_is_lost(tmp_path: Path) -> None:
-    """RLIMIT_AS: a backlog of 600 MiB in a server that may have 450 MiB of address space."""
-    cap = 450 * MIB
+    """RLIMIT_AS: a backlog of 700 MiB in a server that may have 560 MiB of address space."""
+    cap = 560 * MIB  # an idle server has 290 MiB of it, most of it never touched
 
     def limited() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (cap, cap))
 
-    count = 600 * MIB // len(BODY)
+    count = 700 * MIB // len(BODY)
     with ServerProcess(tmp_path / "data", "--journal-size", "2G", limits=limited) as server:
         async with holdfast.connect(server.url) as client:
             async with client.queue("orders").receive(credit=10) as slow:
                 async with client.queue("orders").pipeline() as pipeline:
                     for number in range(count):
                         await pipeline.send(BODY, properties={"number": number})
-                assert server.memory_mb() < 300
+                assert server.memory_mb() < 150
                 first = await slow.next(timeout=10)
                 assert first.properties["number"] == 0
             await receive_all(client, range(count))

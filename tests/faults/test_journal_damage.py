@@ -76,11 +76,13 @@ def flipped(sample: Sample, name: str, byte: int) -> SimulatedDisk:
     return disk
 
 
-def test_a_bit_flipped_anywhere_is_found_or_harmless_a11() -> None:
+@pytest.mark.parametrize("step", [23, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_bit_flipped_anywhere_is_found_or_harmless_a11(step: int) -> None:
     sample = Sample()
+    places = sample.places()[::step]
     found_damaged = 0
 
-    for name, byte in sample.places():
+    for name, byte in places:
         disk = flipped(sample, name, byte)
         report = verify(FOLDER, disk=disk)
         try:
@@ -89,10 +91,10 @@ def test_a_bit_flipped_anywhere_is_found_or_harmless_a11() -> None:
             found_damaged += 1
             check_place(report, problem, name, byte)
         else:
-            assert report.state in ("whole", "torn tail")
             assert entries == sample.expected()
+            assert report.file in ("", name), "a note that no reader needs may be what was hit"
 
-    assert found_damaged > 0.9 * len(sample.places())
+    assert found_damaged > 0.9 * len(places)
 
 
 def check_place(report: Report, problem: JournalDamaged, name: str, byte: int) -> None:
@@ -120,13 +122,14 @@ def test_without_the_mark_a_flipped_bit_costs_at_most_the_group_that_nothing_was
             assert entries in (kept, {number: kept[number] for number in kept if number < sample.last_group})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_tail", [True, False])
 def test_a_segment_cut_at_any_byte_is_refused_and_named_a11(is_tail: bool) -> None:
     sample = Sample()
     name = sample.chain[-1 if is_tail else 0][0]
 
-    for size in range(8192):
-        disk = sample.disk.copy()
+    for size in range(8191, -1, -1):
+        disk = sample.disk
         del disk.content(FOLDER / name)[size:]
         report = verify(FOLDER, disk=disk)
         assert (report.state, report.file) == ("damaged", name)

@@ -29,8 +29,7 @@ class Administration:
         return await session.ask(lambda token: Manage(token, action, arguments), allowed)
 
     async def create_queue(self, name: str, *, redelivery_limit: int = 0, timeout: float | None = None) -> None:
-        """Create a queue. After `redelivery_limit` deliveries without a confirm an event goes to the dead events; 0 means
-        never."""
+        """Create a queue. What is delivered again more than `redelivery_limit` times goes to the dead events; 0 for no limit."""
         await self._create(name, "queue", redelivery_limit, timeout)
 
     async def create_topic(self, name: str, *, redelivery_limit: int = 0, timeout: float | None = None) -> None:

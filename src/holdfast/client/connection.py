@@ -55,6 +55,10 @@ class Connection:
     def problem_text(self) -> str:
         return self._problem.sentence if self._problem is not None else "the link is being made"
 
+    @property
+    def has_link(self) -> bool:
+        return self._link is not None
+
     def say(self, number: int, message: Message, body: Buffer = b"") -> None:
         """Send a frame; dropped without a link, as on a link that is about to be lost."""
         if self._link is not None and self._conversation.state is not State.ENDED:
@@ -64,11 +68,10 @@ class Connection:
     async def until_ready(self, deadline: float) -> None:
         """Wait for a link. Unreachable when there is none in time, Closed when there will be none."""
         self.check_open()
-        if self.session.is_ready:
-            return
         try:
             async with asyncio.timeout_at(deadline):
-                await asyncio.shield(self._ready)
+                while not self.session.is_ready:
+                    await asyncio.shield(self._ready)
         except TimeoutError as problem:
             raise Unreachable(f"no link to a server in time; nothing was sent: {self.problem_text}") from problem
 
@@ -137,7 +140,6 @@ class Connection:
                 continue
             back_off_s = BACK_OFF_MIN_S
             await self._lost
-            self._unlinked()
 
     async def _make_link(self) -> None:
         """Dial, greet, resume. Whatever goes wrong is raised."""
@@ -169,10 +171,6 @@ class Connection:
         if not self._ready.done():
             self._ready.set_result(None)
 
-    def _unlinked(self) -> None:
-        self._ready = self.loop.create_future()
-        self._lose_patience_later()
-
     def _lose_patience_later(self) -> None:
         self._patience = self.loop.call_later(self.timeout, self._lose_patience)
 
@@ -202,6 +200,9 @@ class Connection:
 
     def _forget_link(self, error: HoldfastError | None) -> None:
         self._link = None
+        if self._ready.done() and self._closed is None:
+            self._ready = self.loop.create_future()
+            self._lose_patience_later()
         if self._tick is not None:
             self._tick.cancel()
         self.session.link_lost(

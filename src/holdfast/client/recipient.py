@@ -76,7 +76,7 @@ class Incoming:
         self._is_flush_due = False
         self._waiting: list[asyncio.Future[None]] = []
         self._settling = Settling(session, self.receiver, self._held, self._gone)
-        self._confirm = self._settling.verdicts.confirm
+        self._verdicts = self._settling.verdicts
         self.noted: asyncio.Future[None] = self._loop.create_future()
         self.noted.set_result(None)
 
@@ -224,7 +224,7 @@ class Incoming:
                 at += each.length
                 last = each.first + each.events - 1
                 self._held.add(each.first, last)
-                self._settling.verdicts.handed(each.first, last, each.is_adjoining)
+                self._verdicts.handed(each.first, last, each.is_adjoining)
                 self._buffer.append(Handed(self, batch, each.first, each.events, each.deliveries, each.length, self._generation))
         except Damaged as problem:
             self.end(problem)
@@ -283,11 +283,14 @@ class Incoming:
     # --- verdicts ----------------------------------------------------------------------------------------------------
 
     def note_confirm(self, position: int, generation: int) -> Awaitable[None]:
-        if generation != self._generation:
+        verdicts = self._verdicts
+        if position == verdicts.end + 1 and generation == self._generation and verdicts.noted < NOTED_MAX:
+            verdicts.end = position  # by far the most frequent case: the range grows by one
+            verdicts.noted += 1
+        elif generation != self._generation:
             self._settling.note_too_late()
-            return self.noted
-        self._confirm(position)
-        if not self._is_flush_due or self._settling.verdicts.noted >= NOTED_MAX:
+        else:
+            verdicts.confirm(position)
             self._flush_soon()
         return self.noted
 
@@ -295,7 +298,7 @@ class Incoming:
         if generation != self._generation:
             self._settling.note_too_late()
         else:
-            self._settling.verdicts.note(verdict, position, delay_ms, reason)
+            self._verdicts.note(verdict, position, delay_ms, reason)
             self._flush_soon()
         return self.noted
 
@@ -303,7 +306,7 @@ class Incoming:
         if not self._is_flush_due:
             self._is_flush_due = True
             self._loop.call_later(NOTED_SECONDS_MAX, self._flush_in_time)
-        if self._settling.verdicts.noted >= NOTED_MAX:
+        if self._verdicts.noted >= NOTED_MAX:
             self.flush()
 
     def _flush_in_time(self) -> None:

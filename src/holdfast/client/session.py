@@ -71,6 +71,7 @@ class Session:
 
     async def ask_now(self, make: Callable[[int], Message], deadline: float, number: int) -> Any:
         """Ask on the link there is; also while the session is being resumed."""
+        self._check_link()
         token, future = self.question()
         message = make(token)
         self.connection.say(number, message)
@@ -111,7 +112,7 @@ class Session:
         elif isinstance(message, ReceiverClosed):
             recipient = self.recipients.get(message.receiver)
             if recipient is not None:
-                recipient.end(by_code(message.code, f"receiving from {recipient.destination!r} has ended: {message.sentence}", {}))
+                recipient.end(by_code(message.code, f"receiving from {recipient.destination!r} ended: {message.sentence}", {}))
 
     def _deliver(self, message: Deliver, body: Buffer) -> None:
         recipient = self.recipients.get(message.receiver)
@@ -141,10 +142,15 @@ class Session:
         await self.producer.resume(window, deadline)
         for recipient in list(self.recipients.values()):
             await recipient.resume(opened.is_resumed, deadline)
+        self._check_link()
         self.is_ready = True
         self.producer.flush()
         for recipient in self.recipients.values():
             recipient.flush()
+
+    def _check_link(self) -> None:
+        if not self.connection.has_link:
+            raise LinkLost("the link was lost meanwhile")
 
     def link_lost(self, error: LinkLost) -> None:
         self.is_ready = False

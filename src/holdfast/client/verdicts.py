@@ -29,11 +29,12 @@ class Settlement(NamedTuple):
 class Verdicts:
     def __init__(self) -> None:
         self.noted = 0
-        self._confirmed: list[list[int]] = []
-        self._end = -1  # of the range that grows
-        self._adjoining: dict[int, int] = {}  # first of a slice: last of the slice it adjoins
+        self.highest = 0  # position that was handed over
+        self.end = -1  # of the confirmed range that grows; -1 when none does
+        self._begin = 0
+        self._confirmed: list[tuple[int, int]] = []
         self._others: dict[tuple[Verdict, int, str], list[tuple[int, int]]] = {}
-        self.highest = 0
+        self._adjoining: dict[int, int] = {}  # first of a slice: last of the slice it adjoins
         self._newest = 0
 
     def handed(self, first: int, last: int, is_adjoining: bool) -> None:
@@ -45,13 +46,17 @@ class Verdicts:
             self.highest = last
 
     def confirm(self, position: int) -> None:
-        end = self._end
-        if position == end + 1 or (self._adjoining and self._adjoining.pop(position, None) == end):
-            self._confirmed[-1][1] = position
-        else:
-            self._confirmed.append([position, position])
-        self._end = position
+        end = self.end
+        if position != end + 1 and self._adjoining.pop(position, None) != end:
+            self._close_range()
+            self._begin = position
+        self.end = position
         self.noted += 1
+
+    def _close_range(self) -> None:
+        if self.end >= 0:
+            self._confirmed.append((self._begin, self.end))
+            self.end = -1
 
     def note(self, verdict: Verdict, position: int, delay_ms: int, reason: str) -> None:
         self._adjoining.pop(position, None)
@@ -60,14 +65,14 @@ class Verdicts:
 
     def take(self) -> list[Settlement]:
         """What is noted, to be sent now."""
+        self._close_range()
         made = []
         if self._confirmed:
-            made.append(Settlement("confirm", Ranges.gather((first, last) for first, last in self._confirmed)))
+            made.append(Settlement("confirm", Ranges.gather(self._confirmed)))
         for (verdict, delay_ms, reason), positions in self._others.items():
             made.append(Settlement(verdict, Ranges.gather(positions), delay_ms, reason))
         self._confirmed = []
         self._others = {}
-        self._end = -1
         self.noted = 0
         return made
 

@@ -101,31 +101,25 @@ class Backlog:
         What newly is, range by range within entries; what is finished or foreign is passed over.
         """
         found: list[Span] = []
-        for first, last in ranges:
-            for page, offset, entry in self._between(first >> INDEX_BITS, last >> INDEX_BITS):
-                base = entry << INDEX_BITS
-                self._finish_in(page, offset, base, max(first - base, 0), min(last - base, INDEX_MASK), found)
+        for page, offset, base, low, high in self._slots_in(ranges):
+            self._finish_in(page, offset, base, low, high, found)
         if found:
             self.history.forget(found)
             self._drop_finished_pages()
         return Ranges.gather(found)
 
     def _finish_in(self, page: Page, offset: int, base: int, first: int, last: int, found: list[Span]) -> None:
-        events = page.events[offset]
-        last = min(last, events - 1)
-        if first > last:
-            return
         slot = page.first_slot + offset
         remaining = page.remaining[offset]
-        if remaining == events and last - first + 1 == events:
+        newly = last - first + 1
+        if newly == remaining == page.events[offset]:
             found.append((base, base + last))
-            newly = events
         else:
-            before = self._finished.get(slot, 0)
-            fresh = bits(first, last) & ~before
+            before, wanted = self._finished.get(slot, 0), bits(first, last)
+            fresh = wanted & ~before
             newly = fresh.bit_count()
             found.extend((base + low, base + high) for low, high in runs_of(fresh))
-            self._keep_finished(slot, (before | fresh) if newly < remaining else 0)
+            self._keep_finished(slot, (before | wanted) if newly < remaining else 0)
         page.remaining[offset] = remaining - newly
         self.waiting -= newly
         if newly == remaining:
@@ -206,14 +200,13 @@ class Backlog:
 
     def unfinished(self, ranges: Ranges) -> Iterator[Span]:
         """Those positions of the ranges that wait here, in spans within entries."""
-        for first, last in ranges:
-            for page, offset, entry in self._between(first >> INDEX_BITS, last >> INDEX_BITS):
-                base = entry << INDEX_BITS
-                low, high = max(first - base, 0), min(last - base, page.events[offset] - 1)
-                if low <= high:
-                    waiting = bits(low, high) & ~self._finished.get(page.first_slot + offset, 0)
-                    for start, end in runs_of(waiting):
-                        yield base + start, base + end
+        for page, offset, base, low, high in self._slots_in(ranges):
+            finished = self._finished.get(page.first_slot + offset, 0)
+            if not finished:
+                yield base + low, base + high
+            else:
+                for start, end in runs_of(bits(low, high) & ~finished):
+                    yield base + start, base + end
 
     def entries_between(self, first: int, last: int) -> Iterator[int]:
         """The entries in first .. last that have something waiting here."""
@@ -323,6 +316,25 @@ class Backlog:
             return None
         page, offset = self._at(slot)
         return (page, offset) if page.remaining[offset] else None
+
+    def _slots_in(self, ranges: Ranges) -> Iterator[tuple[Page, int, int, int, int]]:
+        """(page, offset, first position of the batch, first index, last index) of everything in the ranges that may wait here."""
+        known, found = 0, None
+        for first, last in ranges:
+            entry = first >> INDEX_BITS
+            if entry != last >> INDEX_BITS:
+                for page, offset, between in self._between(entry, last >> INDEX_BITS):
+                    base = between << INDEX_BITS
+                    low, high = max(first - base, 0), min(last - base, page.events[offset] - 1)
+                    if low <= high:
+                        yield page, offset, base, low, high
+                continue
+            if entry != known or found is None or not found[0].remaining[found[1]]:
+                known, found = entry, self._find(entry)
+            if found is not None:
+                low, high = first & INDEX_MASK, min(last & INDEX_MASK, found[0].events[found[1]] - 1)
+                if low <= high:
+                    yield *found, entry << INDEX_BITS, low, high
 
     def _between(self, first: int, last: int) -> Iterator[tuple[Page, int, int]]:
         """(page, offset, entry) of everything in entries first .. last that has something remaining; displaced slots last."""

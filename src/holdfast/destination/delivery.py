@@ -90,7 +90,7 @@ class Delivery:
         self._states: Runs[_State] = Runs()
         self._cursor = (0, 0)  # slot and index of the first fresh place
         self._is_at_end = False
-        self._chain: _Receiver | None = None  # who was handed what lies just before the cursor, if nothing was passed over since
+        self._chain: tuple[_Receiver, int] | None = None  # who was handed which position just before the cursor, nothing passed over
         self._returned: list[tuple[int, int, int]] = []  # heap of hints: place, first, last
         self._delayed: list[tuple[int, int, int]] = []  # heap of hints: not before, first, last
         self._exhausted: list[tuple[int, int]] = []
@@ -256,7 +256,7 @@ class Delivery:
             end, deliveries = self._first_piece(first, last, wanted)
             is_adjoining = self._is_adjoining(receiver, first)
             self._cursor = (self._cursor[0], (end & INDEX_MASK) + 1)
-            self._chain = receiver if deliveries is not None else None
+            self._chain = (receiver, end) if deliveries is not None else None
             if deliveries is not None:
                 return self._hand(receiver, first, end, deliveries, is_adjoining)
         return None
@@ -278,7 +278,7 @@ class Delivery:
         """No position that this holder was not handed lies, or can come to lie, between what it was handed last and `first`."""
         if first == receiver.newest + 1:
             return True
-        if self._chain is not receiver or not receiver.newest or first < receiver.newest:
+        if self._chain != (receiver, receiver.newest) or first < receiver.newest:
             return False
         return self._backlog.may_span(receiver.newest >> INDEX_BITS, first >> INDEX_BITS)
 

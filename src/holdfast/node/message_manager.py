@@ -52,6 +52,8 @@ class MessageManager:
         self._deliverer: Deliverer | None = None
         self._upkeep: Upkeep | None = None
         self._tail = 0
+        self._snapshot_at = 0
+        self._awaiting: list[tuple[int, asyncio.Future[None]]] = []
         self._start_order = StartOrder()
         self._replayed = asyncio.Event()
         self._claimed = asyncio.Event()
@@ -66,7 +68,7 @@ class MessageManager:
         snapshot = await self.channel.load_snapshot()
         if snapshot is not None:
             self.directory = Directory.restore(snapshot.chunks)
-            self.applied = snapshot.at
+            self.applied = self._snapshot_at = snapshot.at
         elif self.channel.first > 1:
             raise Refused(
                 f"the channel begins at entry {self.channel.first} and has no snapshot of what came before; restore a backup"
@@ -75,7 +77,7 @@ class MessageManager:
         if self.applied >= self._tail:
             self._reach_tail()
         self._deliverer = Deliverer(self.directory, self.channel, self._bus, self._clock, self._settings)
-        self._upkeep = Upkeep(self.directory, self.channel, self._settings)
+        self._upkeep = Upkeep(self.directory, self.channel, self._clock, self._settings, self.until_applied)
         self._stop_listening = self._bus.listen(subject_of(self.name), self._hear)
         self._following = asyncio.create_task(self._follow(before_claim), name=f"{self.name} follows its channel")
 
@@ -101,7 +103,7 @@ class MessageManager:
         if self._deliverer is not None:
             await self._deliverer.stop()
         if self._upkeep is not None:
-            await self._upkeep.stop(self.applied if self.is_primary and self.failure is None else None)
+            await self._upkeep.stop(self.is_primary and self.failure is None)
         self.is_primary = False
 
     # --- following ---------------------------------------------------------------------------------------------------
@@ -112,6 +114,8 @@ class MessageManager:
             async for entries in self.channel.read(self.applied + 1):
                 for entry in entries:
                     self._apply(entry)
+                if self._awaiting:
+                    self._tell_applied()
                 if self.is_primary:
                     self._wake()
                 await asyncio.sleep(0)  # a long replay or a flood leaves every other task its turn
@@ -173,7 +177,7 @@ class MessageManager:
             return  # an earlier life's claim, or another's
         self.is_primary = True
         self._deliverer.begin(claimed.epoch, self._start_order.ranges)
-        self._upkeep.begin(claimed.epoch)
+        self._upkeep.begin(claimed.epoch, self._snapshot_at)
         self._claimed.set()
         waiting, self._waiting = self._waiting, []
         for each in waiting:
@@ -182,7 +186,19 @@ class MessageManager:
     def _wake(self) -> None:
         assert self._deliverer is not None and self._upkeep is not None
         self._deliverer.wake()
-        self._upkeep.look(self.applied)
+        self._upkeep.look()
+
+    async def until_applied(self, entry: int) -> None:
+        """Return when this entry is applied."""
+        if self.applied < entry:
+            reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._awaiting.append((entry, reached))
+            await reached
+
+    def _tell_applied(self) -> None:
+        for _, reached in [each for each in self._awaiting if each[0] <= self.applied and not each[1].done()]:
+            reached.set_result(None)
+        self._awaiting = [each for each in self._awaiting if each[0] > self.applied]
 
     def when_primary(self, function: Callable[[], None]) -> None:
         """Call it when the state is known: at once, or when the channel is replayed."""

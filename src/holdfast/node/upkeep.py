@@ -4,128 +4,171 @@
     release     what no backlog needs and the snapshot covers (rule 8: a prefix only)
     carry       the few unfinished batches of an old, mostly finished stretch are copied forward, so that it can be freed (rule 9)
 
-One round at a time, in the background, begun when enough was applied since the last one or when space is short. Memory: a
-snapshot is encoded once (about 12 bytes a waiting batch); carrying holds a quarter of a segment.
+One round at a time, in the background: when enough was applied since the last one, and, while space is short, whenever the
+oldest stretch may be freed by it. Memory: a snapshot is encoded once (about 12 bytes a waiting batch); carrying holds a
+quarter of a segment.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
-from holdfast.channel.channel import COMMAND_BYTES_MAX, Buffer, Channel, Purpose
+from holdfast.channel.channel import COMMAND_BYTES_MAX, Buffer, Channel, Purpose, Stretch
 from holdfast.destination import command
 from holdfast.destination.directory import Directory
-from holdfast.errors import HoldfastError
+from holdfast.errors import Closed, HoldfastError
+from holdfast.node.clock import Clock
 from holdfast.node.settings import NodeSettings
 
 log = logging.getLogger("holdfast.upkeep")
 
 # A stretch is carried only when less than this part of it is alive: copying more would cost more than it frees.
 ALIVE_MAX = 0.25
-STRETCHES_A_ROUND = 4
+STRETCHES_A_ROUND = 16
+CARRIED_COUNT_MAX = 2_000
+# While space is short, rounds follow each other at least this far apart.
+SHORT_ROUND_MS = 100
+# Left free in a carried command for its head: at most 18 bytes an entry.
 _CARRIED_HEAD_BYTES = 64 << 10
 
 
 class Upkeep:
-    def __init__(self, directory: Directory, channel: Channel, settings: NodeSettings) -> None:
+    def __init__(
+        self,
+        directory: Directory,
+        channel: Channel,
+        clock: Clock,
+        settings: NodeSettings,
+        until_applied: Callable[[int], Awaitable[None]],
+    ) -> None:
         self.snapshots = 0
         self.carried = 0
         self._directory = directory
         self._channel = channel
+        self._clock = clock
         self._settings = settings
+        self._until_applied = until_applied
         self._epoch = 0
         self._snapshot_at = 0
-        self._snapshot_size = 0
+        self._snapshot_bytes = 0
         self._bytes_at_snapshot = 0
         self._round: asyncio.Task[None] | None = None
+        self._round_ms = 0
 
-    def begin(self, epoch: int) -> None:
+    def begin(self, epoch: int, snapshot_at: int) -> None:
         self._epoch = epoch
+        self._snapshot_at = snapshot_at
         self._bytes_at_snapshot = self._channel.bytes_appended
 
-    def look(self, applied: int) -> None:
+    def look(self) -> None:
         """Begin a round if it is worth it."""
         if self._round is not None and not self._round.done():
             return
-        fresh = self._channel.bytes_appended - self._bytes_at_snapshot
-        wanted = max(self._settings.snapshot_bytes, 4 * self._snapshot_size)
-        if self._channel.pressure.is_short:
-            wanted = max(self._settings.snapshot_bytes // 16, self._snapshot_size)
-        if fresh >= wanted:
-            self._round = asyncio.create_task(self._keep_up(applied), name="upkeep")
+        if self._is_snapshot_due() or (self._channel.pressure.is_short and self._is_anything_to_free()):
+            self._round_ms = self._clock.now_ms()
+            self._round = asyncio.create_task(self._keep_up(), name="upkeep")
 
-    async def stop(self, applied: int | None) -> None:
-        """End; with `applied`, after a last snapshot, so that the next start has nothing to replay."""
+    def _is_snapshot_due(self) -> bool:
+        fresh = self._channel.bytes_appended - self._bytes_at_snapshot
+        return fresh >= max(self._settings.snapshot_bytes, 4 * self._snapshot_bytes)
+
+    def _is_anything_to_free(self) -> bool:
+        if self._clock.now_ms() - self._round_ms < SHORT_ROUND_MS:
+            return False
+        stretch = self._channel.oldest_stretch()
+        if stretch is None:
+            return False
+        return self._directory.oldest_needed() > stretch.last or self._is_mostly_finished(stretch)
+
+    def _is_mostly_finished(self, stretch: Stretch) -> bool:
+        """By the number of entries, which is cheap to know; by bytes it is looked at when they are fetched."""
+        entries = len(self._directory.needed_between(stretch.first, stretch.last))
+        return entries < ALIVE_MAX * (stretch.last - stretch.first + 1)
+
+    async def stop(self, is_snapshot_wanted: bool) -> None:
+        """End, if wanted after a last snapshot, so that the next start has nothing to replay."""
         if self._round is not None:
             self._round.cancel()
             await asyncio.gather(self._round, return_exceptions=True)
-        if applied is not None:
-            await self._guarded(self._snapshot(applied))
+        if is_snapshot_wanted:
+            await self._guarded(self._snapshot())
 
-    async def _keep_up(self, applied: int) -> None:
-        await self._guarded(self._snapshot(applied))
-        await self._guarded(self._carry())
+    # --- a round -----------------------------------------------------------------------------------------------------
 
-    async def _guarded(self, work: object) -> None:
+    async def _keep_up(self) -> None:
+        if self._is_snapshot_due():
+            await self._guarded(self._snapshot())
+        await self._guarded(self._free())
+
+    async def _guarded(self, work: Awaitable[None]) -> None:
         """Upkeep that fails costs space or time, never an event: it is said and tried again next time."""
         try:
-            await work  # type: ignore[misc]
+            await work
+        except Closed:
+            pass
         except HoldfastError as problem:
             log.warning("upkeep: %s", problem)
 
-    async def _snapshot(self, applied: int) -> None:
+    async def _snapshot(self) -> None:
         self._bytes_at_snapshot = self._channel.bytes_appended
+        applied = self._directory.applied
         chunks = list(self._directory.snapshot())
         await self._channel.save_snapshot(applied, chunks)
         self.snapshots += 1
         self._snapshot_at = applied
-        self._snapshot_size = sum(map(len, chunks))
+        self._snapshot_bytes = sum(map(len, chunks))
         await self._release()
 
     async def _release(self) -> None:
         await self._channel.release(min(self._directory.oldest_needed(), self._snapshot_at + 1))
 
-    async def _carry(self) -> None:
+    async def _free(self) -> None:
+        """Free the oldest stretches, one after the other, as long as it is worth its cost."""
+        freed = 0
         for _ in range(STRETCHES_A_ROUND):
             stretch = self._channel.oldest_stretch()
-            if stretch is None:
+            if stretch is None or stretch.last == freed:
                 return
             entries = self._directory.needed_between(stretch.first, stretch.last)
-            if not entries or not await self._carry_out_of(entries, int(stretch.bytes * ALIVE_MAX)):
+            if entries and not await self._carry(entries, int(stretch.bytes * ALIVE_MAX)):
                 return
-            await self._release()
+            freed = stretch.last
+            if self._snapshot_at < stretch.last:
+                await self._snapshot()
+            else:
+                await self._release()
 
-    async def _carry_out_of(self, entries: Sequence[int], bytes_max: int) -> bool:
-        """Append the batches of these entries again, unless they are too many bytes."""
-        batches: list[Buffer] = []
+    # --- carrying ----------------------------------------------------------------------------------------------------
+
+    async def _carry(self, entries: Sequence[int], bytes_max: int) -> bool:
+        """Append the batches of these entries again and wait until that is applied, unless they are too many bytes."""
+        batches: list[tuple[int, Buffer]] = []
         total = 0
         for entry in entries:
             (found,) = await self._channel.fetch([self._directory.locate(entry)])
-            batch = self._directory.batch_in(found, entry)
-            total += len(batch)
+            batches.append((entry, self._directory.batch_in(found, entry)))
+            total += len(batches[-1][1])
             if total > bytes_max:
                 return False
-            batches.append(batch)
-        for group in _in_commands(list(zip(entries, batches, strict=True))):
+        for group in _in_commands(batches):
             carried = command.Carried(self._epoch, [entry for entry, _ in group], [len(batch) for _, batch in group])
             payload = b"".join(batch for _, batch in group)
-            await self._channel.append(command.encode(carried, payload), Purpose.UPKEEP)
+            receipt = await self._channel.append(command.encode(carried, payload), Purpose.UPKEEP)
+            await self._until_applied(receipt.entry)
             self.carried += len(group)
         return True
 
 
 def _in_commands(batches: Sequence[tuple[int, Buffer]]) -> list[list[tuple[int, Buffer]]]:
-    """Groups that fit one command each."""
+    """Groups that fit one command each; a batch that fills one alone gets one alone."""
     groups: list[list[tuple[int, Buffer]]] = []
     room = 0
     for entry, batch in batches:
-        if room < len(batch) or len(groups[-1]) >= 2_000:
+        if room < len(batch) or len(groups[-1]) >= CARRIED_COUNT_MAX:
             groups.append([])
-            room = (
-                COMMAND_BYTES_MAX - _CARRIED_HEAD_BYTES if len(batch) <= COMMAND_BYTES_MAX - _CARRIED_HEAD_BYTES else len(batch)
-            )
+            room = max(len(batch), COMMAND_BYTES_MAX - _CARRIED_HEAD_BYTES)
         groups[-1].append((entry, batch))
         room -= len(batch)
     return groups

@@ -92,16 +92,20 @@ class _Body:
         self.pending.append(write)
 
     def sync(self) -> None:
-        for write in self.pending:
-            _apply(self.synced, write)
+        """A sector that was written since is written whole, with what an earlier failed sync left in it."""
+        written = {sector.at // SECTOR_BYTES for write in self.pending for sector in write.sectors()}
+        self.doomed = [sector for sector in self.doomed if sector.at // SECTOR_BYTES not in written]
+        for number in written:
+            at = number * SECTOR_BYTES
+            _apply(self.synced, _Write(at, bytes(self.now[at : at + SECTOR_BYTES])))
         self.pending.clear()
 
     def fail_sync(self) -> None:
-        self.doomed += self.pending
+        self.doomed += [sector for write in self.pending for sector in write.sectors()]
         self.pending.clear()
 
     def undecided(self) -> list[_Write]:
-        return [sector for write in (*self.doomed, *self.pending) for sector in write.sectors()]
+        return self.doomed + [sector for write in self.pending for sector in write.sectors()]
 
     def after_crash(self, survives: Survival) -> _Body:
         data = bytearray(self.synced)

@@ -207,6 +207,7 @@ class Listener:
         self._silent: dict[TcpLink, float] = {}  # in order of arrival, with the time at which patience ends
         self._open: set[TcpLink] = set()
         self._sweep: asyncio.TimerHandle | None = None
+        self._all_gone: asyncio.Future[None] | None = None
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
@@ -229,6 +230,9 @@ class Listener:
             self._sweep.cancel()
         for link in [*self._silent, *self._open]:
             link.close()
+        if self._silent or self._open:
+            self._all_gone = self._loop.create_future()
+            await self._all_gone
 
     def connected(self, link: TcpLink) -> None:
         self._silent[link] = self._loop.time() + self._greeting_timeout
@@ -245,6 +249,8 @@ class Listener:
     def gone(self, link: TcpLink) -> None:
         self._silent.pop(link, None)
         self._open.discard(link)
+        if self._all_gone is not None and not (self._silent or self._open or self._all_gone.done()):
+            self._all_gone.set_result(None)
 
     def _drop_overdue(self) -> None:
         now = self._loop.time()

@@ -75,7 +75,7 @@ class Appender:
         self._turn = asyncio.Event()  # there may be something to publish, or a window to publish it in
         self._timer: asyncio.TimerHandle | None = None
         self._publisher: asyncio.Task[None] | None = None
-        self._is_closed = False
+        self._reconnecting: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         await self._connection.subscribe(f"{self._inbox}.*", cb=self._on_answer)
@@ -105,7 +105,9 @@ class Appender:
             await self._turn.wait()
             self._turn.clear()
             while self._waiting and self._has_window():
-                await self._publish(self._next())
+                waiting = self._next()
+                if not waiting.future.cancelled():
+                    await self._publish(waiting)
 
     def _next(self) -> _Waiting:
         waiting = self._waiting.popleft()
@@ -150,12 +152,10 @@ class Appender:
             return
         self._sent_bytes -= sent.length
         self._turn.set()
-        if sent.future.done():
-            return
-        if isinstance(answer, Receipt):
+        if isinstance(answer, HoldfastError):
+            _fail(sent.future, answer)
+        elif not sent.future.done():
             sent.future.set_result(answer)
-        else:
-            sent.future.set_exception(answer)
 
     def _watch_deadline(self) -> None:
         if self._timer is None and self._sent:
@@ -181,8 +181,14 @@ class Appender:
             self._publisher.cancel()
             await asyncio.gather(self._publisher, return_exceptions=True)
         while self._waiting:
-            self._next().future.set_exception(Closed("the channel was closed before this command was sent; open it again"))
+            _fail(self._next().future, Closed("the channel was closed before this command was sent; open it again"))
         if self._sent:
             await asyncio.wait([sent.future for sent in self._sent.values()])
         if self._timer is not None:
             self._timer.cancel()
+
+
+def _fail(future: asyncio.Future[Receipt], problem: HoldfastError) -> None:
+    """Its caller may have stopped waiting."""
+    if not future.done():
+        future.set_exception(problem)

@@ -1,7 +1,7 @@
 """The newest snapshot: chunks in a stream of their own, and one message that makes them whole.
 
-    holdfast.state.NAME.chunk.ID.0 …  the chunks of one saving; ID is new each time
-    holdfast.state.NAME.newest        which ID is whole: entry, count, checksum
+    holdfast.state.NAME.chunk.ID.0 …  the chunks of one saving, large ones in parts; ID is new each time
+    holdfast.state.NAME.newest        which ID is whole: entry, parts of each chunk, checksum
 
 A saving that dies midway leaves chunks that nobody names, until the next one removes them. `newest` is written only if it is
 still what it was when the saving began; so of two programs that save at once one fails whole, and the winner may remove every
@@ -12,22 +12,25 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable
+from itertools import count
 
 import crc32c
 import msgspec
 from nats.aio.client import Client
 from nats.js.errors import NotFoundError
 
-from holdfast.channel.channel import COMMAND_BYTES_MAX, Buffer, Snapshot
+from holdfast.channel.channel import Buffer, Snapshot
 from holdfast.channel.jetstream.settings import JetStreamSettings, Names
 from holdfast.channel.jetstream.trouble import not_answered
-from holdfast.errors import Damaged, TooLarge
+from holdfast.errors import Damaged
+
+PART_BYTES_MAX = 1 << 20
 
 
 class _Newest(msgspec.Struct):
     id: str
     at: int
-    count: int
+    parts: list[int]  # of each chunk
     checksum: int
 
 
@@ -48,16 +51,14 @@ class Snapshots:
             await self._context.purge_stream(self._stream, subject=f"{self._chunks}.{other}.>")
 
     async def _save_chunks(self, saving: str, at: int, chunks: Iterable[Buffer]) -> _Newest:
-        count = checksum = 0
+        saved = _Newest(saving, at, [], 0)
         for chunk in chunks:
-            if len(chunk) > COMMAND_BYTES_MAX:
-                raise TooLarge(
-                    f"a snapshot chunk of {len(chunk)} bytes is over the limit of {COMMAND_BYTES_MAX}; make smaller ones"
-                )
-            await self._context.publish(f"{self._chunks}.{saving}.{count}", bytes(chunk), stream=self._stream)
-            checksum = crc32c.crc32c(chunk, checksum)
-            count += 1
-        return _Newest(saving, at, count, checksum)
+            parts = [bytes(chunk[start : start + PART_BYTES_MAX]) for start in range(0, len(chunk), PART_BYTES_MAX)]
+            for number, part in enumerate(parts, sum(saved.parts)):
+                await self._context.publish(f"{self._chunks}.{saving}.{number}", part, stream=self._stream)
+            saved.checksum = crc32c.crc32c(chunk, saved.checksum)
+            saved.parts.append(len(parts))
+        return saved
 
     async def _chunks_of_others(self, saving: str) -> list[str]:
         info = await self._context.stream_info(self._stream, subjects_filter=f"{self._chunks}.>")
@@ -94,8 +95,9 @@ class Snapshots:
     async def _load_chunks(self, newest: _Newest) -> list[Buffer]:
         chunks: list[Buffer] = []
         checksum = 0
-        for index in range(newest.count):
-            chunk = await self._load_chunk(f"{self._chunks}.{newest.id}.{index}")
+        numbers = count()
+        for parts in newest.parts:
+            chunk = b"".join([await self._load_part(f"{self._chunks}.{newest.id}.{next(numbers)}") for _ in range(parts)])
             checksum = crc32c.crc32c(chunk, checksum)
             chunks.append(chunk)
         if checksum != newest.checksum:
@@ -106,7 +108,7 @@ class Snapshots:
             )
         return chunks
 
-    async def _load_chunk(self, subject: str) -> bytes:
+    async def _load_part(self, subject: str) -> bytes:
         """From any copy; from the leader when that one is behind."""
         try:
             found = await self._context.get_last_msg(self._stream, subject, direct=True)

@@ -85,10 +85,11 @@ class Space:
     def refusal(self, purpose: Purpose, size: int, tail_left: int) -> Blocked | None:
         """Why a record of `size` bytes cannot be taken; None when it can. It goes to the tail if it fits, to a new segment if not."""
         left = len(self._spares) - (size > tail_left)
-        if purpose is Purpose.EVENTS:
-            return None if left >= self._upkeep_segments and left >= 0 else self._blocked("events", purpose)
         is_last = left == 0 and size <= tail_left and tail_left - size < NOTE_ROOM_BYTES
-        return self._blocked("upkeep", purpose) if left < 0 or is_last else None
+        kept_back = self._upkeep_segments if purpose is Purpose.EVENTS else 0
+        if left < kept_back or left < 0 or is_last:
+            return self._blocked("events" if purpose is Purpose.EVENTS else "upkeep", purpose)
+        return None
 
     def _blocked(self, whose: str, purpose: Purpose) -> Blocked:
         return Blocked(

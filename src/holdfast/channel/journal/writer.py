@@ -132,6 +132,7 @@ class Writer:
         self._is_begun = bool(chain)  # the tail's header is on disk
         self._failures = 0
         self._given_up: list[DiskFile] = []
+        self._blocked: dict[Purpose, HoldfastError] = {}
         self._saving_start = (0, 0)
 
     @property
@@ -150,8 +151,12 @@ class Writer:
     # --- a group -------------------------------------------------------------------------------------------------------
 
     def commit(self, drafts: Sequence[Draft]) -> list[Outcome]:
-        """Write and sync. Per draft: the number of its entry (for a note: of the next), or why it was not taken."""
+        """Write and sync. Per draft: the number of its entry (for a note: of the next), or why it was not taken.
+
+        Nobody overtakes: when one is refused for want of room, so are those of the same purpose behind it.
+        """
         outcomes: list[Outcome] = []
+        self._blocked.clear()
         while len(outcomes) < len(drafts):
             if self.stopped:
                 outcomes += [self._refused()] * (len(drafts) - len(outcomes))
@@ -171,14 +176,19 @@ class Writer:
             return
         try:
             self._begin_segment()
-        except (OSError, IndexError) as problem:
-            self._stop(problem)
+        except OSError as problem:
+            outcomes.append(
+                DiskFailed(f"the next segment cannot be opened: {problem.strerror or problem}; try again", reason=str(problem))
+            )
 
     def _refusal(self, draft: Draft, left: int) -> HoldfastError | None:
         size = padded(len(draft.payload))
         if draft.kind == RELEASED and size <= left:
             return None
-        return self._space.refusal(draft.purpose, size, left)
+        refusal = self._blocked.get(draft.purpose) or self._space.refusal(draft.purpose, size, left)
+        if refusal:
+            self._blocked[draft.purpose] = refusal
+        return refusal
 
     def _commit_run(self, drafts: Sequence[Draft], outcomes: list[Outcome]) -> None:
         before = len(outcomes)
@@ -186,16 +196,21 @@ class Writer:
         if not run.parts:
             return
         while not self._is_durable(run):
-            try:
-                self._begin_segment()
-            except (OSError, IndexError) as problem:
-                self._stop(problem)
+            self._begin_after_failure()
             if self.stopped:
                 self._fail(outcomes, before)
                 return
             del outcomes[before:]
             run = self._gather(drafts, outcomes)
         self._publish(run)
+
+    def _begin_after_failure(self) -> None:
+        if self.stopped:
+            return
+        try:
+            self._begin_segment()
+        except (OSError, IndexError) as problem:
+            self._stop(problem)
 
     def _fail(self, outcomes: list[Outcome], before: int) -> None:
         """These were written, and nobody can say whether they are there."""
@@ -212,7 +227,7 @@ class Writer:
         group = tail.end
         run = Run(group, len(outcomes), self.durable + 1)
         at, room, life, seed = group, self._segment_bytes, tail.life, tail.seed
-        entry, next_point, is_ample = run.next_entry, 0, self._space.ordinary >= 1
+        entry, next_point, is_ample = run.next_entry, 0, self._space.ordinary >= 1 and not self._blocked
         for draft in drafts[len(outcomes) :]:
             kind, payload, purpose = draft
             size = padded(len(payload))
