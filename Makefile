@@ -28,7 +28,7 @@ demo: $(STAMPS)/run ## see it work: events, a crash, nothing lost
 	@$(BIN)/python -m examples.demo
 
 TESTS ?= tests
-test: $(STAMPS)/dev $(STAMPS)/bench ## run every test
+test: $(STAMPS)/dev $(STAMPS)/bench $(STAMPS)/packages ## run every test
 	$(BIN)/pytest $(TESTS)
 
 check: $(STAMPS)/dev ## format, lint, types, imports, fast tests: before every commit
@@ -72,7 +72,12 @@ $(STAMPS)/bench: $(LOCKED) | $(STAMPS)/uv
 	@$(SYNC) --no-default-groups --group bench
 	@touch $@ $(STAMPS)/run
 
+# What the tests of full disks need: file systems of their own. Where it cannot be had they are skipped.
+$(STAMPS)/packages: .ci/debian-packages | $(STAMPS)/uv
+	@.ci/debian-packages mount e2fsprogs
+	@touch $@
+
 # A peer that cannot be installed is left out by the bench, which says so.
-$(STAMPS)/peers: tests/bench/install-peers | $(STAMPS)/uv
-	@tests/bench/install-peers
+$(STAMPS)/peers: .ci/debian-packages | $(STAMPS)/uv
+	@.ci/debian-packages redis-server rabbitmq-server
 	@touch $@

@@ -69,7 +69,8 @@ class Manager:
 
     def waiting(self, destination: str, subscription: str = "") -> list[int]:
         """The positions that wait, in the order in which they would be delivered."""
-        found, backlog = [], self.directory.backlog((destination, subscription))
+        found: list[int] = []
+        backlog = self.directory.backlog((destination, subscription))
         slot, index = 0, 0
         while (run := backlog.next_run(slot, index)) is not None:
             slot, first, events = run

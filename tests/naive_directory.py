@@ -1,4 +1,4 @@
-"""The directory's naive twin: single events in lists and dicts, every rule written down as it is said. Slow, and obviously right."""
+"""The directory's naive twin: single events in lists and dicts, every rule as it is said. Slow, and obviously right."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class NaiveDirectory:
                 self.claim()
 
     def detach(self, entry: int, command: commands.Detach) -> None:
-        if command.epoch and command.epoch < self.epoch or command.session not in self.sessions:
+        if 0 < command.epoch < self.epoch or command.session not in self.sessions:
             return
         gone = [holder for holder in self.attached if holder[0] == command.session and command.receiver in (0, holder[1])]
         for holder in gone:

@@ -50,7 +50,9 @@ class Driver:
             self.manager.send(command.destination, events, command.producer, command.sequence)
         elif isinstance(command, commands.Carried):
             bodies = [self.body(original) for original in command.entries]
-            self.manager.append(commands.Carried(command.epoch, command.entries, [len(body) for body in bodies]), b"".join(bodies))
+            self.manager.append(
+                commands.Carried(command.epoch, command.entries, [len(body) for body in bodies]), b"".join(bodies)
+            )
             self.carried.update(dict.fromkeys(command.entries, entry))
         elif isinstance(command, commands.Dead):
             self.manager.append(command)

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from examples.demo.account import Account, Log, Place
+from examples.demo.account import Account, Kill, Log, Place
 from examples.demo.process import Server, Worker
 from examples.demo.screen import Screen
 
@@ -83,11 +83,12 @@ class Demo:
                     client.create_subscription(destination, subscription)
 
     def _kill_and_restart(self) -> None:
-        self.account.kills.append(time.time())
+        killed_at = time.time()
         self._server.kill()
-        self._screen.note(f"kill -9 of the server, number {len(self.account.kills)}")
+        self._screen.note(f"kill -9 of the server, number {len(self.account.kills) + 1}")
         self._look()
         self._server.start()
+        self.account.kills.append(Kill(killed_at, time.time()))
 
     def _watch(self, seconds: float, *, until_drained: bool = False) -> None:
         end = time.monotonic() + seconds
@@ -121,14 +122,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="demo", description="Events, crashes, and nothing lost.")
     parser.add_argument("--kills", type=int, default=KILLS, help="how often the server is killed (default %(default)s)")
     kills = parser.parse_args().kills
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(130))
     with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder, Screen() as screen:
         demo = Demo(Path(folder), screen)
         try:
             demo.run(kills)
-        except KeyboardInterrupt:
-            return 130
         finally:
             demo.close()
     screen.conclude(demo.account)

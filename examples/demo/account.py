@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -51,11 +51,18 @@ class Place:
         self.confirmed.update((name, number) for name, number in line.get("confirmed", ()))
 
 
+class Kill(NamedTuple):
+    """When the server was killed, and when it listened again."""
+
+    killed_at: float
+    listened_at: float
+
+
 class Account:
     def __init__(self, places: list[Place]) -> None:
         self.places = places
         self.accepted: dict[str, set[int]] = {}
-        self.kills: list[float] = []
+        self.kills: list[Kill] = []
         self._receipts_at: list[float] = []
 
     def note_accepted(self, producer: str, line: dict[str, Any]) -> None:
@@ -91,12 +98,15 @@ class Account:
         return sum(place.delivered.total() - len(place.delivered) for place in self.places)
 
     def recoveries_s(self) -> list[float]:
-        """From each kill to the first receipt that any producer had after it."""
+        """From each kill to the first receipt that any producer had from the server that came after it.
+
+        Receipts that the dead one had sent may still be on their way when it is gone: they do not count.
+        """
         found = []
-        for killed_at in self.kills:
-            later = [at for at in self._receipts_at if at > killed_at]
+        for kill in self.kills:
+            later = [at for at in self._receipts_at if at > kill.listened_at]
             if later:
-                found.append(min(later) - killed_at)
+                found.append(min(later) - kill.killed_at)
         return found
 
     def lines(self) -> list[tuple[str, str]]:

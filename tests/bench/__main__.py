@@ -17,6 +17,7 @@ from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
+
 from tests.bench import backlog, journal, latency, memory, opening, report, throughput
 from tests.bench.peer import Peer
 from tests.bench.peers.holdfast import Embedded, Server

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 
+from holdfast.channel.journal import JournalChannel, JournalSettings
 from tests.bench.peers.bare_disk import BareDisk
 from tests.bench.peers.looped import Loop
 from tests.bench.results import Target, in_turns, ratios
 from tests.bench.workshop import Workshop, seconds
-
-from holdfast.channel.journal import JournalChannel, JournalSettings
 
 APPEND_BYTES = 64 << 10
 OURS = "journal"

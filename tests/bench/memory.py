@@ -7,10 +7,9 @@ import resource
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import holdfast
 from tests.bench.peers.holdfast import HoldfastClient, Server
 from tests.bench.workshop import Workshop
-
-import holdfast
 
 # Connections opened at the same time: more would only wait in the server's queue of those that have not greeted.
 AT_ONCE = 50

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from functools import partial
 from pathlib import Path
 
 from tests.bench.peers.holdfast import QUEUE, HoldfastClient, Server
@@ -24,16 +25,11 @@ READ = "read the files"
 def measure(workshop: Workshop) -> None:
     for how in ("in batches", "one by one"):
         killed = _killed_journal(workshop, how)
-        copies = workshop.folder("opening")
-
-        def open_copy(killed: Path = killed, copies: Path = copies) -> float:
-            """A copy each time: opening it repairs, and closing it would leave a mark that makes the next opening easier."""
-            shutil.rmtree(copies)
-            shutil.copytree(killed, copies)
-            return _seconds_to_first_event(copies)
-
         workshop.tell(f"opening a journal with {workshop.scale.unconfirmed_events:,} events sent {how}")
-        actions = {OPEN: open_copy, READ: lambda killed=killed: seconds(lambda: _read_all(killed))}
+        actions = {
+            OPEN: partial(_seconds_to_open_a_copy, killed, workshop.folder("opening")),
+            READ: partial(seconds, partial(_read_all, killed)),
+        }
         samples = in_turns(workshop.scale.repetitions, actions)
         what = f"{workshop.scale.unconfirmed_events:,} unconfirmed events sent {how}"
         workshop.results.note("g", what, "s", samples)
@@ -59,6 +55,13 @@ def _killed_journal(workshop: Workshop, how: str) -> Path:
     finally:
         server.stop()
     return server.data
+
+
+def _seconds_to_open_a_copy(killed: Path, folder: Path) -> float:
+    """A copy each time: opening it repairs, and closing it leaves a mark that would make the next opening easier."""
+    shutil.rmtree(folder)
+    shutil.copytree(killed, folder)
+    return _seconds_to_first_event(folder)
 
 
 def _seconds_to_first_event(data: Path) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+
 from tests.bench.results import Figure, Finding, Results
 
 TITLES = {

@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
-from tests.bench.peer import WAIT_SECONDS
-
 from holdfast.destination import command
 from holdfast.event import batch
 from holdfast.event.event import Event, encode_head, to_head_and_body
 from holdfast.wire import frame
 from holdfast.wire.decoder import FrameDecoder
+from tests.bench.peer import WAIT_SECONDS
 
 SESSIONS = 16
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tests.bench.child import Child, accepts_connections, free_port
 from tests.bench.peer import CannotRun
 from tests.bench.results import Finding, Results, Target, best, in_turns, ratios

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
+from functools import partial
 from itertools import repeat
 
 from tests.bench.peers.bare_disk import BareDisk
@@ -48,10 +49,11 @@ def _measure_one_by_one(workshop: Workshop) -> None:
         return count / seconds(lambda: bare.write_and_sync(BARE_BYTES, count))
 
     try:
-        actions = {who: (lambda who=who: rate(who)) for who in workshop.peers}
-        workshop.results.note(
-            "b", ONE_BY_ONE, "events/s", in_turns(workshop.scale.repetitions, {**actions, bare.name: bare_rate})
-        )
+        actions = {who: partial(rate, who) for who in workshop.peers if who not in (OURS, EMBEDDED)}
+        for who in (OURS, bare.name, EMBEDDED):  # side by side: their ratios are the narrowest
+            if who == bare.name or who in workshop.peers:
+                actions[who] = partial(bare_rate) if who == bare.name else partial(rate, who)
+        workshop.results.note("b", ONE_BY_ONE, "events/s", in_turns(workshop.scale.repetitions, actions))
     finally:
         bare.close()
 
@@ -67,7 +69,7 @@ def _measure_in_bulk(workshop: Workshop) -> None:
         received[who].append(count / seconds(lambda: client.receive_and_confirm(count, len)))
         return count / taken
 
-    actions = {who: (lambda who=who: rate(who)) for who in workshop.peers}
+    actions = {who: partial(rate, who) for who in workshop.peers}
     workshop.results.note("a", PIPELINED, "events/s", in_turns(workshop.scale.repetitions, actions))
     workshop.results.note("c", RECEIVE, "events/s", received)
 

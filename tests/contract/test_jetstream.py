@@ -144,6 +144,22 @@ async def test_rule_7_at_the_streams_own_limit_upkeep_is_blocked_too_and_said_to
     await channel.close()
 
 
+@pytest.mark.parametrize("name_length", [14, 64])
+async def test_the_bytes_a_command_takes_in_the_stream_are_known_beforehand(name_length: int, nats_server: NatsServer) -> None:
+    """Otherwise what is told of shortage would change with every answer of the servers."""
+    name = secrets.token_hex(32)[:name_length]
+    channel = await JetStreamChannel.open(name, settings(nats_server))
+    before = channel.pressure.free_bytes
+
+    await append_all(channel, [b"", b"12345", bytes(KIB)])
+
+    connection = await nats.connect(nats_server.url)
+    info = await connection.jetstream().stream_info(Names(name).stream)
+    assert before - channel.pressure.free_bytes == info.state.bytes
+    await connection.close()
+    await channel.close()
+
+
 async def test_commands_that_wait_for_the_cluster_are_bounded(nats_server: NatsServer) -> None:
     channel = await JetStreamChannel.open(new_name(), settings(nats_server, waiting_bytes_max=100 * KIB))
 

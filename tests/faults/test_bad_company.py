@@ -70,7 +70,7 @@ async def test_what_a_recipient_held_when_it_was_killed_is_delivered_to_another(
             process.kill()
 
             async with client.queue("orders").receive() as incoming:
-                seen = set()
+                seen: set[int] = set()
                 while len(seen) < 200:
                     event = await incoming.next(timeout=20)
                     seen.add(event.data)

@@ -1,6 +1,7 @@
 """A damaged journal is judged, not guessed at (A11): a bit flipped at every byte, a file cut at every byte, any file missing.
 
-Whatever is damaged, either every entry is there as it was written, or JournalDamaged names the place. Never a wrong entry, never fewer of them.
+Whatever is damaged, either every entry is there as it was written, or JournalDamaged names the place. Never a wrong entry, never
+fewer of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The life of a small journal on a simulated disk: what is done to it, what the world was told, and what must be true afterwards."""
+"""The life of a small journal on a simulated disk: what is done to it, what the world is told, what must be true afterwards."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def run(disk: SimulatedDisk, history: History, seed: int) -> None:
             del history.offered[journal.durable :]
         history.accepted = journal.durable
         if step % 5 == 2:
-            history.snapshots.append((journal.durable, [dice.randbytes(dice.choice((0, 10, 4000))) for _ in range(dice.randint(0, 2))]))
+            chunks = [dice.randbytes(dice.choice((0, 10, 4000))) for _ in range(dice.randint(0, 2))]
+            history.snapshots.append((journal.durable, chunks))
             journal.save_snapshot(*history.snapshots[-1])
             history.saved = len(history.snapshots)
         if step % 4 == 3:

@@ -1,7 +1,8 @@
 """The power goes at every single call that reaches the disk; whatever it may then hold, nothing accepted is lost (A2, A3, A11).
 
-One run of a small journal, with appends of many sizes, growth, a snapshot and recycling, is cut at every write, sync, rename … For each
-cut, several outcomes of what was not synced are tried: nothing survived, everything did, and by seed any mixture of sectors and names.
+One run of a small journal, with appends of many sizes, growth, a snapshot and recycling, is cut at every write, sync, rename …
+For each cut, several outcomes of what was not synced are tried: nothing survived, everything did, and by seed any mixture of
+sectors and names.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.simulation.journal_life import FOLDER, SETTINGS, History, check, dice_of, run
 
 from holdfast.channel.journal.journal import Journal
 from holdfast.simulation.disk import (
@@ -21,6 +21,7 @@ from holdfast.simulation.disk import (
     everything_survives,
     nothing_survives,
 )
+from tests.simulation.journal_life import FOLDER, SETTINGS, History, check, dice_of, run
 
 SEEDS = 4
 

@@ -117,10 +117,11 @@ def test_the_changelog_has_a_place_for_what_is_not_released_yet() -> None:
     assert re.search(r"^## \[?Unreleased\]?$", (TOP / "CHANGELOG.md").read_text(), re.MULTILINE)
 
 
-def test_every_promise_is_numbered_once_and_names_its_requirement() -> None:
-    rows = re.findall(
-        r"^\| (P\d+) \| (.+?) \| ([A-E]\d+(?:, [A-E]\d+)*) \|", (TOP / "docs" / "promises.md").read_text(), re.MULTILINE
-    )
+def test_every_promise_is_numbered_names_its_requirement_and_the_tests_that_show_it() -> None:
+    text = (TOP / "docs" / "promises.md").read_text()
+    row = re.compile(r"^\| (P\d+) \| .+? \| [A-E]\d+(?:, [A-E]\d+)* \| `tests/.+` \|$", re.MULTILINE)
 
-    assert [number for number, _, _ in rows] == [f"P{place}" for place in range(1, len(rows) + 1)]
-    assert len(rows) == len(re.findall(r"^\| P\d+", (TOP / "docs" / "promises.md").read_text(), re.MULTILINE))
+    numbers = row.findall(text)
+
+    assert numbers == [f"P{place}" for place in range(1, len(numbers) + 1)]
+    assert len(numbers) == len(re.findall(r"^\| P\d+", text, re.MULTILINE)) > 0

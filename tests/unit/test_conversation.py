@@ -46,11 +46,11 @@ EXAMPLES: list[Message] = [
     DetachReceiver(1, 1), Manage(1, "list", {}), Answered(1), Failed(1, "c", "refused", "s"), ReceiverClosed(1, "c", "s"),
     PressureChanged(True, 0, ""), Ping(), Pong(), Goodbye(), ForgetProducer(1, "p"),
 ]  # fmt: skip
-BOTH = {Ping, Pong, Goodbye}
-OF_CLIENT = BOTH | {
+BOTH: set[type[Message]] = {Ping, Pong, Goodbye}
+OF_CLIENT: set[type[Message]] = BOTH | {
     OpenSession, CloseSession, OpenProducer, ForgetProducer, Send, Attach, Credit, Settle, DetachReceiver, Manage,
 }  # fmt: skip
-OF_SERVER = BOTH | {SessionOpened, Receipted, Deliver, Answered, Failed, ReceiverClosed, PressureChanged}
+OF_SERVER: set[type[Message]] = BOTH | {SessionOpened, Receipted, Deliver, Answered, Failed, ReceiverClosed, PressureChanged}
 ALLOWED: dict[tuple[State, Role], set[type[Message]]] = {
     (State.SILENT, Role.CLIENT): {Hello, Goodbye},
     (State.SILENT, Role.SERVER): {Goodbye},

@@ -15,7 +15,7 @@ from typing import Any
 
 from holdfast.client.dialer import Dialer
 from holdfast.client.session import Session
-from holdfast.errors import Closed, Damaged, HoldfastError, LinkLost, ProtocolError, Refused, Unreachable, by_code
+from holdfast.errors import Closed, Damaged, HoldfastError, LinkLost, Refused, Unreachable, by_code
 from holdfast.wire.conversation import Conversation, Role, State, farewell
 from holdfast.wire.frame import MAGIC, VERSIONS, Buffer, Frame, Goodbye, Hello, Message, PressureChanged, Welcome
 from holdfast.wire.link import Link
@@ -227,13 +227,14 @@ class Connection:
                 self._received_of_link(frame.message)
             if isinstance(frame.message, PressureChanged):
                 self.pressure = frame.message
-        except ProtocolError as problem:
+        except HoldfastError as problem:
             self._problem = problem
             self._drop_link(problem)
 
     def _received_of_link(self, message: Message) -> None:
         if isinstance(message, Welcome) and not self._welcomed.done():
             self._welcomed.set_result(message)
+            self._beat()  # from now on as often as the server asks for
         elif isinstance(message, Goodbye):
             code = message.code or "unreachable"
             self._problem = by_code(code, message.sentence or "the server is closing; linking again", {})
@@ -241,6 +242,8 @@ class Connection:
 
     def _beat(self) -> None:
         """Heartbeats: say something in time, and notice a silence."""
+        if self._tick is not None:
+            self._tick.cancel()
         tick = self._conversation.tick(self.loop.time())
         if tick.is_dead:
             self._problem = Unreachable(

@@ -45,6 +45,7 @@ class Forwarding:
         self._window = 1
         self._sent_through = first_sequence - 1
         self._in_flight: dict[int, ReadyCommand] = {}
+        self._refusals: dict[int, HoldfastError] = {}
         self._error: HoldfastError | None = None
         self._changed = asyncio.Event()
 
@@ -52,9 +53,10 @@ class Forwarding:
 
     async def send(self, ready: ReadyCommand) -> None:
         """Send when the window has room. Sequences ascend without a gap; what the server has already is passed over."""
-        while len(self._in_flight) >= self._window and self._error is None:
-            await self._change()
         self._raise_error()
+        while len(self._in_flight) >= self._window:
+            await self._change()
+            self._raise_error()
         if ready.sequence <= self._sent_through:
             return
         self._sent_through = ready.sequence
@@ -77,8 +79,10 @@ class Forwarding:
         self._session.say(Send(ready.sequence, ready.kind), ready.command)
 
     def _raise_error(self) -> None:
-        if self._error is not None:
-            raise self._error
+        """A refusal counts when everything before it is receipted."""
+        refusal = self._refusals.get(self.receipted_through + 1)
+        if refusal is not None or self._error is not None:
+            raise refusal or self._error  # type: ignore[misc]  # one of them it is
 
     async def _change(self) -> None:
         self._changed.clear()
@@ -91,8 +95,8 @@ class Forwarding:
         self._note_receipts()
 
     def refused(self, sequence: int, error: HoldfastError) -> None:
-        if sequence in self._in_flight and self._error is None:
-            self._error = error
+        if sequence in self._in_flight:
+            self._refusals[sequence] = error
             self._changed.set()
 
     async def resume(self, window: int, deadline: float) -> None:
@@ -101,6 +105,7 @@ class Forwarding:
             lambda token: OpenProducer(token, self.producer, True, self._first_sequence), deadline, self._session.number
         )  # fmt: skip
         self._window = window
+        self._refusals.clear()  # what was refused is sent again with the rest
         self.last_sequence = answer["last_sequence"]
         self._sent_through = max(self._sent_through, self.last_sequence)
         for sequence in [each for each in self._in_flight if each <= self.last_sequence]:

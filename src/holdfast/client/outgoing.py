@@ -7,6 +7,7 @@ parts that were encoded once. Everything else goes by way of `Event`, with all i
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple, TypedDict
 
@@ -21,6 +22,7 @@ from holdfast.event.event import (
     Event,
     Head,
     PropertyValue,
+    decode_head,
     encode_data,
     encode_head,
     to_head_and_body,
@@ -28,6 +30,8 @@ from holdfast.event.event import (
 
 # A batch of one event must fit a command of 1 MiB + 4 KiB: the rest is for the batch's own head, its source, and names.
 EVENT_BYTES_MAX = (1 << 20) - 1024
+# A hundred years: what lies further ahead is a mistake, and times must fit 64 bits.
+MILLISECONDS_MAX = 100 * 365 * 86_400 * 1000
 
 
 class EventFields(TypedDict, total=False):
@@ -107,12 +111,38 @@ def _plain(data: Any) -> Outgoing:
     return Outgoing(before + (time.time_ns() // 1000).to_bytes(8, "big") + after, body)
 
 
+def _check_numbers(event: Event) -> None:
+    for name, value in (("priority", event.priority), ("delay_ms", event.delay_ms), ("ttl_ms", event.ttl_ms)):
+        if value is None and name == "ttl_ms":
+            continue
+        if not isinstance(value, int) or value > MILLISECONDS_MAX:
+            raise BadEvent(f"{name} {value!r} is not a whole number up to {MILLISECONDS_MAX}; give a smaller one", field=name)
+
+
+def _check_shapes(event: Event) -> None:
+    if event.time is not None and not isinstance(event.time, datetime):
+        raise BadEvent(f"time is a datetime with a time zone, not {type(event.time).__name__}; use datetime.now(timezone.utc)")
+    if event.properties is not None and not isinstance(event.properties, Mapping):
+        raise BadEvent(f"properties are names with values, not {type(event.properties).__name__}; use a dict")
+
+
 def _of_event(event: Event) -> Outgoing:
+    if event.time is not None or event.properties is not None:
+        _check_shapes(event)
+    if event.priority != PRIORITY_DEFAULT or event.delay_ms or event.ttl_ms is not None:
+        _check_numbers(event)
+    head, body = to_head_and_body(event)
+    encoded = encode_head(head)
+    try:
+        decode_head(encoded)  # what no recipient could read is not sent
+    except msgspec.ValidationError as problem:
+        raise _not_text(event) or BadEvent(f"the event cannot be read again as it was given: {problem}") from problem
+    return Outgoing(encoded, body, event.priority, event.delay_ms, head.expires_at_ms, event.group is not None, event.id)
+
+
+def _not_text(event: Event) -> BadEvent | None:
     for name in _TEXTS:
         value = getattr(event, name)
         if value is not None and not isinstance(value, str):
-            raise BadEvent(f"{name} is text, not {type(value).__name__}; write {name}={str(value)!r}", field=name)
-    head, body = to_head_and_body(event)
-    return Outgoing(
-        encode_head(head), body, event.priority, event.delay_ms, head.expires_at_ms, event.group is not None, event.id
-    )  # fmt: skip
+            return BadEvent(f"{name} is text, not {type(value).__name__}; write {name}={str(value)!r}", field=name)
+    return None

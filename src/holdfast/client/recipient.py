@@ -24,7 +24,7 @@ from holdfast.client.held import Held
 from holdfast.client.received import Handed, ReceivedEvent
 from holdfast.client.settling import Settling
 from holdfast.client.verdicts import Settlement, Verdict
-from holdfast.errors import BadSetting, Closed, Damaged, Detached, HoldfastError, LinkLost, TimedOut
+from holdfast.errors import BadSetting, BatchDamaged, Closed, Detached, HoldfastError, LinkLost, TimedOut
 from holdfast.event.batch import Batch
 from holdfast.event.position import Ranges
 from holdfast.wire.frame import Attach, Buffer, Credit, DetachReceiver, Slice
@@ -221,12 +221,14 @@ class Incoming:
             for each in slices:
                 batch = Batch(view[at : at + each.length])
                 batch.check()
+                if batch.count != each.events:
+                    raise BatchDamaged(f"a slice of {each.events} events came with {batch.count}; it was mixed up on the way")
                 at += each.length
                 last = each.first + each.events - 1
                 self._held.add(each.first, last)
                 self._verdicts.handed(each.first, last, each.is_adjoining)
                 self._buffer.append(Handed(self, batch, each.first, each.events, each.deliveries, each.length, self._generation))
-        except Damaged as problem:
+        except HoldfastError as problem:
             self.end(problem)
         self._wake()
 

@@ -116,9 +116,12 @@ class Backlog:
             found.append((base, base + last))
         else:
             before, wanted = self._finished.get(slot, 0), bits(first, last)
-            fresh = wanted & ~before
-            newly = fresh.bit_count()
-            found.extend((base + low, base + high) for low, high in runs_of(fresh))
+            if before & wanted:
+                fresh = wanted & ~before
+                newly = fresh.bit_count()
+                found.extend((base + low, base + high) for low, high in runs_of(fresh))
+            else:
+                found.append((base + first, base + last))
             self._keep_finished(slot, (before | wanted) if newly < remaining else 0)
         page.remaining[offset] = remaining - newly
         self.waiting -= newly
@@ -171,6 +174,11 @@ class Backlog:
         if self.history.is_empty_for(first):
             return [(first, last, 0)]
         return self.history.deliveries_over(first, last, self.place_of(first))
+
+    @property
+    def has_history(self) -> bool:
+        """Some events may have been delivered before."""
+        return bool(self.history.marks or self.history.returns)
 
     def deliveries(self, position: int) -> int:
         return self.deliveries_over(position, position)[0][2]
@@ -239,7 +247,7 @@ class Backlog:
             return False
         if self._displaced and any(first_entry < entry < last_entry for entry in self._displaced):
             return False
-        return not self._bodies.held_between(first_entry, last_entry)
+        return not self._bodies.has_held or not self._bodies.held_between(first_entry, last_entry)
 
     # --- walking -----------------------------------------------------------------------------------------------------
 
@@ -248,20 +256,28 @@ class Backlog:
 
         None at the end.
         """
-        while (found := self._slot_at_or_after(slot)) < self.next_slot:
-            if found != slot:
-                slot, index = found, 0
-            page, offset = self._at(slot)
-            events = page.events[offset]
-            base = self._real_entry.get(slot, page.entries[offset]) << INDEX_BITS
-            finished = self._finished.get(slot, 0)
-            if not finished and index < events:
-                return slot, base + index, events - index
-            waiting = bits(index, events - 1) & ~finished if index < events else 0
-            if waiting:
-                low, high = next(runs_of(waiting))
-                return slot, base + low, high - low + 1
-            slot, index = slot + 1, 0
+        for at in range(max(bisect_right(self._first_slots, slot) - 1, 0), len(self._pages)):
+            page = self._pages[at]
+            remaining = page.remaining
+            if page.first_slot > slot:
+                index = 0
+            for offset in range(max(slot - page.first_slot, 0), len(remaining)):
+                if remaining[offset] and (found := self._run_in(page, offset, index)):
+                    return found
+                index = 0
+        return None
+
+    def _run_in(self, page: Page, offset: int, index: int) -> tuple[int, int, int] | None:
+        events = page.events[offset]
+        if index >= events:
+            return None
+        slot = page.first_slot + offset
+        base = self._real_entry.get(slot, page.entries[offset]) << INDEX_BITS
+        finished = self._finished.get(slot, 0)
+        if not finished:
+            return slot, base + index, events - index
+        for low, high in runs_of(bits(index, events - 1) & ~finished):
+            return slot, base + low, high - low + 1
         return None
 
     def place_of(self, position: int) -> int:

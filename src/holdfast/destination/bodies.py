@@ -60,6 +60,10 @@ class Bodies:
     def let_go(self, entry: int) -> None:
         del self._held[bisect_left(self._held, entry)]
 
+    @property
+    def has_held(self) -> bool:
+        return bool(self._held)
+
     def is_held(self, entry: int) -> bool:
         at = bisect_left(self._held, entry)
         return at < len(self._held) and self._held[at] == entry

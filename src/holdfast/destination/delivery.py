@@ -90,7 +90,9 @@ class Delivery:
         self._states: Runs[_State] = Runs()
         self._cursor = (0, 0)  # slot and index of the first fresh place
         self._is_at_end = False
-        self._chain: tuple[_Receiver, int] | None = None  # who was handed which position just before the cursor, nothing passed over
+        self._chain: tuple[_Receiver, int] | None = (
+            None  # who was handed which position just before the cursor, nothing passed over
+        )
         self._returned: list[tuple[int, int, int]] = []  # heap of hints: place, first, last
         self._delayed: list[tuple[int, int, int]] = []  # heap of hints: not before, first, last
         self._exhausted: list[tuple[int, int]] = []
@@ -263,7 +265,9 @@ class Delivery:
 
     def _first_piece(self, first: int, last: int, wanted: int) -> tuple[int, int | None]:
         """The end of the first events of a run that were delivered equally often, and how often; None for exhausted ones."""
-        _, end, deliveries = self._backlog.deliveries_over(first, last)[0]
+        end, deliveries = last, 0
+        if self._backlog.has_history:
+            _, end, deliveries = self._backlog.deliveries_over(first, last)[0]
         if self._is_over_limit(deliveries):
             self._exhaust(first, end)
             return end, None
@@ -310,8 +314,12 @@ class Delivery:
 
     def _pass_over(self, first: int, last: int, now_ms: int) -> int:
         """The end of what is fresh and due from `first` on; when that is nothing, the cursor goes past what is not."""
-        _, last, state = self._states.filled(first, last, FRESH)[0]
+        state: _State = FRESH
+        if self._states.has(first >> INDEX_BITS):
+            _, last, state = self._states.filled(first, last, FRESH)[0]
         if state is FRESH:
+            if not self._backlog.history.not_before:
+                return last
             _, last, not_before_ms = self._backlog.not_before_over(first, last)[0]
             if not_before_ms <= now_ms:
                 return last

@@ -228,6 +228,16 @@ class MessageManager:
             self._bus.publish(question.client_manager, Reply(question.token, None, problem))
 
     @property
+    def replayed(self) -> int:
+        """How many entries from before this start had to be applied again."""
+        return self._tail - self._snapshot_at
+
+    @property
+    def upkeep(self) -> Upkeep:
+        assert self._upkeep is not None
+        return self._upkeep
+
+    @property
     def deliverer(self) -> Deliverer:
         assert self._deliverer is not None
         return self._deliverer

@@ -58,18 +58,30 @@ class _Progress:
         self.recorder.release(self.forwarding.receipted_through)
 
     async def send(self, through: int) -> None:
-        """Send everything up to this sequence, and wait until it is receipted."""
-        while self._next <= through:
-            found = self.recorder.read(self._next, through)
-            assert found, "what is not receipted is still held"
-            for each in found:
-                await self.forwarding.send(ReadyCommand(each.sequence, each.kind, each.command))
-                self._next = each.sequence + 1
+        """Send everything up to this sequence, and wait until it is receipted; what is, is released, whatever happens to the
+        rest."""
+        try:
+            while self._next <= through:
+                await self._send_stretch(through)
+                self.release()
+            while (sure := self.forwarding.receipted_through) < through:
+                await self.forwarding.receipted_beyond(sure)
+                self.release()
+        except Refused as problem:
+            sequence = self.forwarding.receipted_through + 1
+            raise type(problem)(
+                f"event {sequence} of the recorder was refused: {problem}. It and what follows are kept; mend it and try again",
+                **{**problem.fields, "sequence": sequence},
+            ) from problem
+        finally:
             self.release()
-        while (sure := self.forwarding.receipted_through) < through:
-            await self.forwarding.receipted_beyond(sure)
-            self.release()
-        self.release()
+
+    async def _send_stretch(self, through: int) -> None:
+        found = self.recorder.read(self._next, through)
+        assert found, "what is not receipted is still held"
+        for each in found:
+            await self.forwarding.send(ReadyCommand(each.sequence, each.kind, each.command))
+            self._next = each.sequence + 1
 
 
 async def _forward_once(recorder: Recorder, url: str, timeout: float) -> Forwarded:

@@ -1,8 +1,8 @@
 """A disk that behaves as badly as a disk may, and no worse.
 
     write          is seen by readers at once, and is durable when a sync after it has returned
-    crash          of every sector written and not synced, the old or the new content is there, in any combination; names that were
-                   made, changed or removed since the last sync of their folder are there or not
+    crash          of every sector written and not synced, the old or the new content is there, in any combination; names that
+                   were made, changed or removed since the last sync of their folder are there or not
     failed sync    what it should have made durable may be there or not after a crash, and no later sync of that file changes this
     full           no file grows, none is made
 
@@ -145,10 +145,16 @@ class SimulatedFile:
         data = b"".join(parts)
         fault = self._disk.call("write", self._path)
         if fault == SHORT_WRITE:
-            self._body.write(_Write(at, data[: len(data) // 2]))
+            self._body.write(_Write(at, data[: self._short(at, len(data))]))
             raise OSError(errno.EIO, "short write")
         _raise(fault)
         self._body.write(_Write(at, data))
+
+    @staticmethod
+    def _short(at: int, length: int) -> int:
+        """About half of it, up to the end of a sector: systems write by pages."""
+        end = (at + length // 2) // SECTOR_BYTES * SECTOR_BYTES
+        return end - at if end > at else 0
 
     def read(self, length: int, at: int) -> bytes:
         self._disk.check_power()

@@ -6,10 +6,9 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import holdfast
 from tests.bench.child import Child, accepts_connections, anonymous_memory_bytes, free_port
 from tests.bench.peers.looped import Loop
-
-import holdfast
 
 QUEUE = "events"
 

@@ -10,6 +10,7 @@ import nats
 from nats.aio.client import Client as Nats
 from nats.js.api import StorageType, StreamConfig
 from nats.js.client import JetStreamContext
+
 from tests.bench.child import Child, accepts_connections, free_port, program
 from tests.bench.peer import PREFETCH, WAIT_SECONDS, WINDOW
 from tests.bench.peers.looped import Loop

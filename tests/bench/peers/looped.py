@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 import uvloop
+
 from tests.bench.peer import WAIT_SECONDS
 
 Result = TypeVar("Result")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pika
 import pika.exceptions
+
 from tests.bench.child import Child, free_port, program
 from tests.bench.peer import PREFETCH, WAIT_SECONDS, WINDOW, CannotRun
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import redis
+
 from tests.bench.child import Child, accepts_connections, free_port, program
 from tests.bench.peer import PREFETCH, WAIT_SECONDS, WINDOW
 

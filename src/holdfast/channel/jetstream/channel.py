@@ -47,7 +47,7 @@ class JetStreamChannel:
         self._read_bytes = 0
         self._read_up_to = 0
         self._watchers: list[Callable[[Pressure], None]] = []
-        self._room = Room(settings, self._tell_watchers)
+        self._room = Room(names, settings, self._tell_watchers)
         self._entries = Entries(connection, names, settings)
         self._snapshots = Snapshots(connection, names, settings)
         self._appender = Appender(connection, names, settings, self._on_accepted)

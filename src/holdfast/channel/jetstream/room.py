@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from holdfast.channel.channel import Pressure, Purpose
-from holdfast.channel.jetstream.settings import RECORD_FACTOR_MAX, RECORD_OVERHEAD_BYTES, JetStreamSettings
+from holdfast.channel.jetstream.settings import RECORD_FACTOR_MAX, JetStreamSettings, Names
 from holdfast.errors import Blocked
 
 
 class Room:
-    def __init__(self, settings: JetStreamSettings, tell: Callable[[Pressure], None]) -> None:
+    def __init__(self, names: Names, settings: JetStreamSettings, tell: Callable[[Pressure], None]) -> None:
+        self._overhead_bytes = names.record_overhead_bytes
         self._settings = settings
         self._tell = tell
         self._used_bytes = 0
@@ -28,7 +29,7 @@ class Room:
 
     def take(self, length: int, purpose: Purpose) -> Blocked | None:
         """None when there was room."""
-        cost = length + RECORD_OVERHEAD_BYTES
+        cost = length + self._overhead_bytes
         if purpose == Purpose.EVENTS and self._used_bytes + cost > self._settings.events_limit_bytes:
             self._turn(True)
             return Blocked(
@@ -41,7 +42,9 @@ class Room:
         return None
 
     def _judge(self) -> None:
-        self._turn(self._used_bytes > self._settings.ordinary_limit_bytes)
+        """A shortage ends only a reserve's size below where it began, so that producers are not told to and fro."""
+        margin = self._settings.reserve_bytes if self._is_short else 0
+        self._turn(self._used_bytes > self._settings.ordinary_limit_bytes - margin)
 
     def _turn(self, is_short: bool) -> None:
         if is_short != self._is_short:

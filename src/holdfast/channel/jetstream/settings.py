@@ -20,8 +20,8 @@ from holdfast.channel.channel import COMMAND_BYTES_MAX
 from holdfast.errors import BadName, BadSetting
 
 MIB = 1 << 20
-# A message's record in the server's file: lengths, sequence, time, subject, the header that names the stream, a hash.
-RECORD_OVERHEAD_BYTES = 256
+# The most that a message's record in the server's file has beside the command; `Names.record_overhead_bytes` is exact.
+RECORD_OVERHEAD_BYTES_MAX = 256
 # So a reserve of R bytes of commands (of 256 or more each) takes at most twice as much of the stream.
 RECORD_FACTOR_MAX = 2
 
@@ -67,7 +67,7 @@ class JetStreamSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stream_bytes_max(self) -> int:
-        overshoot = self.window_bytes + COMMAND_BYTES_MAX + self.window * RECORD_OVERHEAD_BYTES
+        overshoot = self.window_bytes + COMMAND_BYTES_MAX + self.window * RECORD_OVERHEAD_BYTES_MAX
         return self.size_bytes * 5 // 4 + self.appenders_max * overshoot
 
     @property
@@ -91,3 +91,8 @@ class Names:
         self.subject = f"holdfast.channel.{channel}"
         self.state_stream = f"holdfast-state-{channel}"
         self.state_subject = f"holdfast.state.{channel}"
+
+    @property
+    def record_overhead_bytes(self) -> int:
+        """Lengths, sequence, time and hash (34 bytes), the subject, and the header that names the expected stream."""
+        return 34 + len(self.subject) + len(f"NATS/1.0\r\nNats-Expected-Stream: {self.stream}\r\n\r\n")

@@ -4,9 +4,10 @@
                                  ▲                        │
                                  └── gathers meanwhile ◀──┘
 
-No timer: a group is what waits when the one before is done; a lone command goes at once. A small group is committed in the loop itself as
-long as syncs are short, because going through a thread costs as much as a sync; otherwise in one thread of its own. Readers that
-keep up are served from memory; those that lag, from disk, in another thread. Spare segments are made in a third, ahead of need.
+No timer: a group is what waits when the one before is done; a lone command goes at once. A small group is committed in the
+loop itself as long as syncs are short, because going through a thread costs as much as a sync; otherwise in one thread of its
+own. Readers that keep up are served from memory; those that lag, from disk, in another thread. Spare segments are made in a
+third, ahead of need.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from holdfast.channel.journal.record import COMMAND, padded
 from holdfast.channel.journal.settings import JournalSettings
 from holdfast.channel.journal.tail import TailCache
 from holdfast.channel.journal.writer import Draft, Outcome
-from holdfast.errors import Closed, HoldfastError, TooLarge
+from holdfast.errors import Closed, HoldfastError, OutcomeUnknown, TooLarge
 
 # A group is closed at this size, so that those behind it do not wait for more than one long write.
 GROUP_BYTES_MAX = 1 << 20
@@ -168,7 +169,10 @@ class JournalChannel:
 
     def _timed_commit(self, drafts: list[Draft]) -> list[Outcome]:
         started = self._clock()
-        outcomes = self._journal.commit(drafts)
+        try:
+            outcomes = self._journal.commit(drafts)
+        except Exception as problem:  # no memory, or a fault of our own: nobody must be left waiting for an answer
+            return [_unknown(problem)] * len(drafts)
         self._sync_s = 0.8 * self._sync_s + 0.2 * (self._clock() - started)
         return outcomes
 
@@ -333,3 +337,10 @@ class JournalChannel:
 
     def _closed(self) -> Closed:
         return Closed(f"the journal in {self._journal.folder} was closed by this program; open it again")
+
+
+def _unknown(problem: Exception) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"the journal stopped while this was being written ({problem!r}); it may or may not be found when it is opened again; "
+        "repeat it then with the same id"
+    )

@@ -3,11 +3,12 @@
     Disk        folders, names, and a lock
     DiskFile    one file: write at a byte, read at a byte, sync
 
-Everything the journal does to a disk goes through here, so that the same journal runs on a real file system (`PosixDisk`) and on one
-that loses, tears and reorders what was not synced (`holdfast.simulation.disk`).
+Everything the journal does to a disk goes through here, so that the same journal runs on a real file system (`PosixDisk`) and
+on one that loses, tears and reorders what was not synced (`holdfast.simulation.disk`).
 
-What is assumed of a disk: what was synced stays; what was not synced is, after a crash, for every sector of 512 bytes, either as it was
-before or as it was written, in any combination; a synced folder keeps its names.
+What is assumed of a disk: what was synced stays; what was not synced is, after a crash, for every sector of 512 bytes, either
+as it was before or as it was written, in any combination (a write that fell short ends with a sector, too); a synced folder
+keeps its names.
 """
 
 from __future__ import annotations

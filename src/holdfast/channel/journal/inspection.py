@@ -41,7 +41,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShownSegment(msgspec.Struct, frozen=True):
-    """`state`: tail, in use, snapshot (kept for it alone), or spare. `entries` counts commands; `bytes` what is written of the segment."""
+    """`state`: tail, in use, snapshot (kept for it alone), or spare.
+
+    `entries` counts commands; `bytes` what is written of the segment.
+    """
 
     name: str
     number: int

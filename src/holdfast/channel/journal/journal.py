@@ -2,14 +2,14 @@
 
     Journal.open(folder) ─▶ append, read_from, fetch, release, save_snapshot, load_snapshot ─▶ close
 
-No event loop and no threads in here: calls return when they are done, and an `append` is done when it is durable. `JournalChannel` runs
-one in an event loop; a recorder, the command line and the simulation use it as it is.
+No event loop and no threads in here: calls return when they are done, and an `append` is done when it is durable.
+`JournalChannel` runs one in an event loop; a recorder, the command line and the simulation use it as it is.
 
     writer      numbers commands, makes them durable          space      spare segments and reserves
     reading     entries from disk, cached and checked          opening    judge and repair what a crash left
 
-It keeps rules 1, 2, 8 and 16 of the design: entries are numbered without a gap; nothing is read past the durable mark; only a prefix is
-released, and never the newest whole snapshot; that snapshot is found without reading the journal through.
+It keeps rules 1, 2, 8 and 16 of the design: entries are numbered without a gap; nothing is read past the durable mark; only a
+prefix is released, and never the newest whole snapshot; that snapshot is found without reading the journal through.
 """
 
 from __future__ import annotations
@@ -20,18 +20,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from holdfast.channel.channel import Buffer, Entry, Pressure, Purpose, Snapshot, Stretch
-from holdfast.channel.journal.disk import Disk, DiskFile, Lock, LockTaken, PosixDisk
-from holdfast.channel.journal.layout import JOURNAL_ID_BYTES, LOCK_NAME, MARK_BYTES, MARK_NAME, PREPARING_SUFFIX
-from holdfast.channel.journal.opening import look, repair
-from holdfast.channel.journal.reading import Reading
+from holdfast.channel.journal.disk import Disk, PosixDisk
+from holdfast.channel.journal.owning import Owned, own
 from holdfast.channel.journal.record import COMMAND, RELEASED, RELEASED_PAYLOAD, padded
-from holdfast.channel.journal.recovery import is_without_journal
 from holdfast.channel.journal.segment import Chain, holder_of
-from holdfast.channel.journal.settings import JournalSettings, Plan, plan
+from holdfast.channel.journal.settings import JournalSettings
 from holdfast.channel.journal.snapshot import load, parts_of, snapshot_end
-from holdfast.channel.journal.space import Space
-from holdfast.channel.journal.writer import Draft, Outcome, Writer
-from holdfast.errors import Closed, DiskFailed, HoldfastError, JournalDamaged, JournalInUse, NoSuchPosition, TooLarge
+from holdfast.channel.journal.writer import Draft, Outcome
+from holdfast.errors import Closed, HoldfastError, JournalDamaged, NoSuchPosition, TooLarge
 
 # A snapshot is written in groups of about this size, so that commands do not wait long behind it.
 SNAPSHOT_GROUP_BYTES = 1 << 18
@@ -40,18 +36,13 @@ SNAPSHOT_GROUP_BYTES = 1 << 18
 class Journal:
     """Use `Journal.open`. One process owns a journal; see `JournalReader` for others."""
 
-    def __init__(
-        self, *, disk: Disk, folder: Path, plan: Plan, space: Space, writer: Writer, reading: Reading, mark: DiskFile, lock: Lock,
-        clock: Callable[[], float],
-    ) -> None:  # fmt: skip
-        self.folder = folder
-        self.plan = plan
-        self._disk = disk
-        self._space = space
-        self._writer = writer
-        self._reading = reading
-        self._mark = mark
-        self._lock = lock
+    def __init__(self, owned: Owned, clock: Callable[[], float]) -> None:
+        self.folder = owned.folder
+        self.plan = owned.plan
+        self._owned = owned
+        self._space = owned.space
+        self._writer = owned.writer
+        self._reading = owned.reading
         self._clock = clock
         self._is_closed = False
 
@@ -67,24 +58,10 @@ class Journal:
     ) -> Journal:
         """Open the journal in this folder, or create it there if the folder is empty or missing.
 
-        JournalInUse when another process owns it, JournalDamaged with the place, UnknownVersion, NotAJournal for a folder with other
-        things in it, BadSetting, DiskFailed when it cannot be read or allocated.
+        JournalInUse when another process owns it, JournalDamaged with the place, UnknownVersion, NotAJournal for a folder
+        with other things in it, BadSetting, DiskFailed when it cannot be read or allocated.
         """
-        disk, folder, settings = disk or PosixDisk(), Path(folder), settings or JournalSettings()
-        try:
-            disk.make_folder(folder)
-            is_without_journal(disk.names(folder))
-            lock = _locked(disk, folder)
-        except OSError as problem:
-            raise _failed(folder, problem) from problem
-        try:
-            return _Opening(disk, folder, settings, dice, clock, lock).journal()
-        except OSError as problem:
-            lock.release()
-            raise _failed(folder, problem) from problem
-        except BaseException:
-            lock.release()
-            raise
+        return cls(own(disk or PosixDisk(), Path(folder), settings or JournalSettings(), dice, clock), clock)
 
     # --- state ---------------------------------------------------------------------------------------------------------
 
@@ -137,8 +114,8 @@ class Journal:
     def append(self, commands: Sequence[Buffer], purpose: Purpose = Purpose.EVENTS) -> int:
         """Make these commands durable, in one sync where they fit one segment; the number of the first.
 
-        Blocked when the reserve is used up, TooLarge, DiskFailed, OutcomeUnknown. Commands before the one that was refused are durable:
-        `journal.durable` tells how many.
+        Blocked when the reserve is used up, TooLarge, DiskFailed, OutcomeUnknown. Commands before the one that was refused
+        are durable: `journal.durable` tells how many.
         """
         drafts = [self.draft(command, purpose) for command in commands]
         first = self.durable + 1
@@ -163,18 +140,28 @@ class Journal:
         """The command as something to commit. TooLarge when no segment can hold it."""
         if len(command) > self.plan.command_bytes_max:
             raise TooLarge(
-                f"a command of {len(command)} bytes is larger than the {self.plan.command_bytes_max} this journal takes; split it",
+                f"a command of {len(command)} bytes is more than the {self.plan.command_bytes_max} this journal takes; split it",
                 length=len(command), max=self.plan.command_bytes_max,
             )  # fmt: skip
         return Draft(COMMAND, command, purpose)
 
     def commit(self, drafts: Sequence[Draft]) -> list[Outcome]:
-        """One group: write, sync, and say per draft what became of it. One thread at a time."""
+        """One group: write, sync, and say per draft what became of it. One thread at a time.
+
+        Whatever else goes wrong (no memory, a fault of our own) stops the journal: what is on disk is not known in memory then.
+        """
         self._check_open()
-        return self._writer.commit(drafts)
+        try:
+            return self._writer.commit(drafts)
+        except BaseException as problem:
+            self._writer.stop(problem)
+            raise
 
     def release(self, below: int) -> None:
-        """Forget entries below this number, whole segments at a time. Never the newest snapshot, never an entry that is not below."""
+        """Forget entries below this number, whole segments at a time.
+
+        Never the newest snapshot, never an entry that is not below.
+        """
         draft = self.release_draft(below)
         if draft:
             self._raise_refusal(self.commit([draft]))
@@ -297,19 +284,11 @@ class Journal:
     # --- the end -------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Let go of the folder. The durable mark is synced: from here on, whatever is missing is known to be."""
+        """Let go of the folder."""
         if self._is_closed:
             return
         self._is_closed = True
-        self._writer.close()
-        try:
-            self._mark.sync()
-        except OSError:
-            pass
-        self._mark.close()
-        self._reading.close()
-        self._space.close()
-        self._lock.release()
+        self._owned.let_go()
 
     def __enter__(self) -> Journal:
         return self
@@ -326,78 +305,3 @@ class Journal:
         for outcome in outcomes:
             if isinstance(outcome, HoldfastError):
                 raise outcome
-
-
-class _Opening:
-    """What `Journal.open` does once it has the lock."""
-
-    def __init__(
-        self,
-        disk: Disk,
-        folder: Path,
-        settings: JournalSettings,
-        dice: Callable[[int], bytes],
-        clock: Callable[[], float],
-        lock: Lock,
-    ) -> None:
-        self._disk, self._folder, self._settings = disk, folder, settings
-        self._dice, self._clock, self._lock = dice, clock, lock
-
-    def journal(self) -> Journal:
-        found = look(self._disk, self._folder)
-        plan_ = plan(self._settings, found.segment_bytes)
-        tail_file = repair(self._disk, self._folder, found)
-        journal_id = found.journal_id or self._dice(JOURNAL_ID_BYTES)
-        total = len(found.headers)
-        space = Space(self._disk, self._folder, plan_, journal_id, total, found.spares)
-        self._fill(space, plan_, is_new=not found.chain)
-        mark = self._mark_file()
-        writer = Writer(
-            chain=found.chain, kept=found.kept, next_entry=found.next_entry, highest_generation=found.judged.highest_generation, marks=found.marks,
-            journal_id=journal_id, segment_bytes=plan_.segment_bytes, space=space, tail_file=tail_file, mark_file=mark, dice=self._dice,
-        )  # fmt: skip
-        writer.write_mark()
-        space.warm()
-        reading = Reading(self._disk, self._folder, writer, self._settings.read_cache_bytes)
-        return Journal(
-            disk=self._disk, folder=self._folder, plan=plan_, space=space, writer=writer, reading=reading, mark=mark, lock=self._lock,
-            clock=self._clock,
-        )  # fmt: skip
-
-    def _fill(self, space: Space, plan_: Plan, *, is_new: bool) -> None:
-        """Everything that is promised is on disk before the first event. An existing journal opens even where it is not."""
-        while space.total < plan_.initial_segments:
-            try:
-                space.adopt(space.make())
-            except OSError as problem:
-                if is_new:
-                    raise
-                space.could_not_make(problem, self._clock())
-                return
-
-    def _mark_file(self) -> DiskFile:
-        path = self._folder / MARK_NAME
-        if MARK_NAME in self._disk.names(self._folder):
-            return self._disk.open(path, is_writable=True)
-        draft = path.with_name(MARK_NAME + PREPARING_SUFFIX)
-        file = self._disk.create(draft, MARK_BYTES)
-        file.sync()
-        self._disk.rename(draft, path)
-        self._disk.sync_folder(self._folder)
-        return file
-
-
-def _locked(disk: Disk, folder: Path) -> Lock:
-    try:
-        return disk.lock(folder / LOCK_NAME)
-    except LockTaken as taken:
-        raise JournalInUse(
-            f"the journal in {folder} is {taken}; stop that one, or give this one a folder of its own", holder=taken.holder or 0
-        ) from None
-
-
-def _failed(folder: Path, problem: OSError) -> DiskFailed:
-    return DiskFailed(
-        f"the journal in {folder} cannot be opened: {problem.strerror or problem}; make room or mend the disk, then open it again",
-        reason=str(problem),
-    )

@@ -12,12 +12,14 @@
     │ record │ record │ record │ … │ what is left of a former life, or zeros                │
     └──────────────────────────────────────────────────────────────────────────────────────┘
 
-A segment lives many times. Each life has a **generation**, higher than all before it, and a **life** number drawn at random, which together
-with the journal's id seed the checksums of its records: what a former life left behind never passes for a record of this one, not even when
-the header of a life was lost in a crash and its records were not. A segment with generation 0 was prepared and never used.
+A segment lives many times. Each life has a **generation**, higher than all before it, and a **life** number drawn at random,
+which together with the journal's id seed the checksums of its records: what a former life left behind never passes for a
+record of this one, not even when the header of a life was lost in a crash and its records were not. A segment with generation
+0 was prepared and never used.
 
-The header is written together with the first records of a life. It says where the segment before it ends (what lies behind that end is
-void) and how far the journal was released: so the newest header and the records after it tell everything that opening needs to know.
+The header is written together with the first records of a life. It says where the segment before it ends (what lies behind
+that end is void) and how far the journal was released: so the newest header and the records after it tell everything that
+opening needs to know.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ MARK_BYTES = _MARK.size + _CHECKSUM.size
 class SnapshotPlace(NamedTuple):
     """Where the newest whole snapshot begins and ends. `generation` 0: there is none.
 
-    Its segments, from `generation` to `last_generation`, are kept also when those between them and the oldest entries are released.
+    Its segments, from `generation` to `last_generation`, are kept also when those between them and the oldest entries are
+    released.
     """
 
     at: int
@@ -87,7 +90,10 @@ class Header(NamedTuple):
 
 
 class NotAHeader(Exception):
-    """These 512 bytes are not a segment header this release wrote; `byte` is the first that is wrong, as far as that can be told."""
+    """These 512 bytes are not a segment header this release wrote.
+
+    `byte` is the first that is wrong, as far as that can be told.
+    """
 
     def __init__(self, what: str, byte: int) -> None:
         super().__init__(what)
@@ -150,8 +156,8 @@ def lead_checksum(version: int) -> int:
 class DurableMark(NamedTuple):
     """The owner's word on what is durable, written after each sync and never before it.
 
-    It is not synced itself (only when the journal is closed), so it may be old; it is never too new. Other processes read up to it;
-    opening refuses a journal that holds less than its mark says, because what is missing then had been durable.
+    It is not synced itself (only when the journal is closed), so it may be old; it is never too new. Other processes read up
+    to it; opening refuses a journal that holds less than its mark says, because what is missing then had been durable.
     """
 
     journal_id: bytes

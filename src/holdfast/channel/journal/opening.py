@@ -1,7 +1,7 @@
 """Opening: look at a folder, judge it (`recovery`), repair a torn tail, and hand over what a writer needs to go on.
 
-Only the newest segment is read through; the others are checked when somebody reads them. What was found is synced before it is used:
-a process that died may have left records that no disk has yet.
+Only the newest segment is read through; the others are checked when somebody reads them. What was found is synced before it
+is used: a process that died may have left records that no disk has yet.
 """
 
 from __future__ import annotations
@@ -74,7 +74,10 @@ class Found(NamedTuple):
 
 
 def look(disk: Disk, folder: Path) -> Found:
-    """What is in the folder. Raises what `recovery` says: JournalDamaged, UnknownVersion, NotAJournal; OSError when it cannot be read."""
+    """What is in the folder.
+
+    Raises what `recovery` says: JournalDamaged, UnknownVersion, NotAJournal; OSError when it cannot be read.
+    """
     names = disk.names(folder)
     mark = read_mark(disk, folder)
     if is_without_journal(names):

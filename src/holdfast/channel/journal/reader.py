@@ -1,11 +1,12 @@
 """Reading a journal that another process owns, or nobody: up to the durable mark, and never past it.
 
-How a reader knows what is durable. The owner writes the durable mark (a small file of its own) after each sync, so everything up to the mark
-is durable; it is read before the records, which are checked all the same. Where there is no mark, a group is known to be durable when a
-record of a later group follows it, because a group is written only after the one before it was synced.
+How a reader knows what is durable. The owner writes the durable mark (a small file of its own) after each sync, so everything
+up to the mark is durable; it is read before the records, which are checked all the same. Where there is no mark, a group is
+known to be durable when a record of a later group follows it, because a group is written only after the one before it was
+synced.
 
-The owner may release and reuse a segment while somebody reads it. Then its records do not carry their checksums any more; the reader
-looks at the headers again, and says NoSuchPosition if the entry is gone, JournalDamaged if it should be there.
+The owner may release and reuse a segment while somebody reads it. Then its records do not carry their checksums any more; the
+reader looks at the headers again, and says NoSuchPosition if the entry is gone, JournalDamaged if it should be there.
 """
 
 from __future__ import annotations

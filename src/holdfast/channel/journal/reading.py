@@ -2,8 +2,9 @@
 
     where(number) ─▶ segment ─▶ nearest point before it ─▶ read a passage ─▶ check every record ─▶ cache
 
-A reader that goes forward reads a MiB at a time; one that jumps reads little more than the entry it wants. A wrong record inside what was
-durable is damage, and its place is named. Unless its segment was released and begun anew meanwhile: then the entry is gone, by order.
+A reader that goes forward reads a MiB at a time; one that jumps reads little more than the entry it wants. A wrong record
+inside what was durable is damage, and its place is named. Unless its segment was released and begun anew meanwhile: then the
+entry is gone, by order.
 
 Safe to use from several threads: one at a time goes to the disk.
 """

@@ -4,14 +4,15 @@
     │ checksum u32 │ life u32 │ length u24, kind u8 │ group start u32 │ entry u64      │ payload │ zeros to a multiple of 8
     └──────────────────────────────────────────────────────────────────────────────────┘
 
-    checksum      CRC-32C of the rest of the head and the payload, seeded with the segment's life (`Header.seed`) and the byte at which the
-                  record stands: neither a former life's record nor a copy of this one at another place passes for it
+    checksum      CRC-32C of the rest of the head and the payload, seeded with the segment's life (`Header.seed`) and the byte
+                  at which the record stands: neither a former life's record nor a copy of this one elsewhere passes for it
     life          the segment's; a search for it finds every record there may be behind a damaged one
     group start   the byte in this segment at which the group of records that were written and synced together begins
     entry         the number of a command; for other kinds the number the next command will have
 
-A group is written only after the one before it was synced. So, when a record is wrong and behind it stands a right one whose group starts
-behind the wrong one, the wrong one had been durable: that is damage. Otherwise it belongs to the last group: a torn tail.
+A group is written only after the one before it was synced. So, when a record is wrong and behind it stands a right one whose
+group starts behind the wrong one, the wrong one had been durable: that is damage. Otherwise it belongs to the last group: a
+torn tail.
 """
 
 from __future__ import annotations

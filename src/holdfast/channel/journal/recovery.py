@@ -1,8 +1,9 @@
 """Recovery: what was found in a folder, judged. Nothing here touches a disk: findings in, verdict out.
 
-First the headers (`judge_headers`), then the newest segment's records (`judge_tail`). A crash can leave only what the rows marked *normal*
-say, because every file is written and synced whole before it gets its name, a header is one sector, and a group is written only after
-the one before it was synced. Everything else is damage and is refused with its place, never repaired by guessing.
+First the headers (`judge_headers`), then the newest segment's records (`judge_tail`). A crash can leave only what the rows
+marked *normal* say, because every file is written and synced whole before it gets its name, a header is one sector, and a
+group is written only after the one before it was synced. Everything else is damage and is refused with its place, never
+repaired by guessing.
 
     row  found                                                                verdict
     ---  -------------------------------------------------------------------  ------------------------------------------------
@@ -26,11 +27,13 @@ the one before it was synced. Everything else is damage and is refused with its 
     17   the durable mark names a newer generation than there is               damaged: the journal's newest segment is missing
     18   the durable mark belongs to another journal                           damaged: the mark
 
-A wrong record in a segment before the newest is met when it is read: always damage, since the next header says how far it was durable.
+A wrong record in a segment before the newest is met when it is read: always damage, since the next header says how far it was
+durable.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -59,8 +62,10 @@ class FoundSegment(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """The headers fit together. `chain` holds entries, `kept` the snapshot before them, `spares` are free; all of it is empty in a folder
-    without a journal."""
+    """The headers fit together: `chain` holds entries, `kept` the snapshot before them, `spares` are free.
+
+    All three are empty in a folder without a journal.
+    """
 
     kept: tuple[Header, ...]
     chain: tuple[Header, ...]
@@ -69,7 +74,10 @@ class Judged(NamedTuple):
 
 
 class JudgedTail(NamedTuple):
-    """`end` is where the tail ends; what is right and void behind it, up to `erase_to`, must be erased before anything is written."""
+    """`end` is where the tail ends.
+
+    What is right and void behind it, up to `erase_to`, must be erased before anything is written.
+    """
 
     end: int
     erase_to: int
@@ -109,7 +117,7 @@ def judge_headers(found: Sequence[FoundSegment]) -> Judged | HoldfastError:
             return header
         headers.append(header)
     used = sorted((header for header in headers if header.generation), key=lambda header: header.generation)
-    for older, newer in zip(used, used[1:], strict=False):
+    for older, newer in itertools.pairwise(used):
         if older.generation == newer.generation:
             return damaged(segment_name(newer.number), 48, f"its generation {newer.generation} is also that of {_name(older)}")
     if not used:

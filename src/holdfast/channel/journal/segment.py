@@ -1,7 +1,7 @@
 """A segment in use: where it begins and ends, and a sparse index of what is in it.
 
-The index holds one point (number, byte) per 64 KiB or so, never one per entry: ten million entries of a hundred bytes cost 200 KB.
-It is built as a segment is written; for one found on opening, as it is read for the first time.
+The index holds one point (number, byte) per 64 KiB or so, never one per entry: ten million entries of a hundred bytes cost
+200 KB. It is built as a segment is written; for one found on opening, as it is read for the first time.
 """
 
 from __future__ import annotations

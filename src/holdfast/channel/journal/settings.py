@@ -5,8 +5,9 @@
     └───────────────────────────────────────────────────────────────────────┘
                       grown ahead of need   always there, written before the first event
 
-A reserve of R bytes is as many segments as are needed to take R bytes of commands *whatever their size*: a command that does not fit
-the rest of a segment leaves that rest unused, every record has a head, and both are counted here, once, in `sure_bytes`.
+A reserve of R bytes is as many segments as are needed to take R bytes of commands *whatever their size*: a command that does
+not fit the rest of a segment leaves that rest unused, every record has a head, and both are counted here, once, in
+`sure_bytes`.
 """
 
 from __future__ import annotations

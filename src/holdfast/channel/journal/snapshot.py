@@ -2,8 +2,8 @@
 
     part 0 │ part 1 │ … commands may stand between them … │ part n-1 │ end: as of which entry, where part 0 stands, how many parts
 
-Chunks come back as they were saved; a chunk too large for one record becomes several parts. Only the end counts: a crash before it leaves
-parts that nobody will look for.
+Chunks come back as they were saved; a chunk too large for one record becomes several parts. Only the end counts: a crash
+before it leaves parts that nobody will look for.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from holdfast.channel.journal.record import PART_LEAD, SNAPSHOT_END, SNAPSHOT_EN
 from holdfast.channel.journal.recovery import damaged
 from holdfast.channel.journal.segment import Chain
 from holdfast.channel.journal.writer import Draft, Writer
-
 
 # The second word of a part's lead. A snapshot without chunks is one part that belongs to none.
 _GOES_ON, _LAST_OF_CHUNK, _NO_CHUNK = 0, 1, 2

@@ -6,8 +6,9 @@
     short        none, and none can be made: events draw on their reserve, down to what is upkeep's
     blocked      events have used theirs; upkeep (confirmations, snapshots, carried events) goes on with its own
 
-What upkeep spends while space is short is taken from its own part, not from the events': the spares that events must leave alone shrink as
-upkeep spends. A note of release is taken even when upkeep has nothing left, because it is what frees segments.
+What upkeep spends while space is short is taken from its own part, not from the events': the spares that events must leave
+alone shrink as upkeep spends. A note of release is taken even when upkeep has nothing left, because it is what frees
+segments.
 
 Making a spare (`make`) is slow and touches nothing but its own new file: it may run in another thread, one at a time.
 """
@@ -83,7 +84,10 @@ class Space:
         return max(0, self._plan.upkeep_segments - self._upkeep_spent // self._plan.usable_bytes)
 
     def refusal(self, purpose: Purpose, size: int, tail_left: int) -> Blocked | None:
-        """Why a record of `size` bytes cannot be taken; None when it can. It goes to the tail if it fits, to a new segment if not."""
+        """Why a record of `size` bytes cannot be taken; None when it can.
+
+        It goes to the tail if it fits, to a new segment if not.
+        """
         left = len(self._spares) - (size > tail_left)
         is_last = left == 0 and size <= tail_left and tail_left - size < NOTE_ROOM_BYTES
         kept_back = self._upkeep_segments if purpose is Purpose.EVENTS else 0
@@ -147,7 +151,10 @@ class Space:
             self._upkeep_spent = 0
 
     def make(self) -> int:
-        """A new segment file, whole and durable before it gets its name. OSError when there is no room; nothing is left behind then."""
+        """A new segment file, whole and durable before it gets its name.
+
+        OSError when there is no room; nothing is left behind then.
+        """
         number = self.total + 1
         path = self._folder / segment_name(number)
         draft = path.with_name(path.name + PREPARING_SUFFIX)

@@ -5,15 +5,16 @@
                      ▼                       ▼
                 next segment ◀────────── give the tail up; the same run again, from memory
 
-A run is one group: one write and one sync, in one segment. A run that fills a segment is synced before the next segment is begun, so a
-header in a newer segment proves that the older one is whole up to the end which that header names.
+A run is one group: one write and one sync, in one segment. A run that fills a segment is synced before the next segment is
+begun, so a header in a newer segment proves that the older one is whole up to the end which that header names.
 
-When a write or a sync fails, nothing is known of what it wrote. The tail ends where it was durable before; the next segment's header says
-so, which makes void whatever lies behind; and the run is written there, with the same numbers. Until that header is durable nobody was
-told anything, so recovery may find the run in the one or in the other, but never in both. After a few such failures in a row the
-writer stops for good.
+When a write or a sync fails, nothing is known of what it wrote. The tail ends where it was durable before; the next segment's
+header says so, which makes void whatever lies behind; and the run is written there, with the same numbers. Until that header
+is durable nobody was told anything, so recovery may find the run in the one or in the other, but never in both. After a few
+such failures in a row the writer stops for good.
 
-One thread uses a writer at a time. What others may look at meanwhile (`chain`, `durable`, `marks`) is replaced whole, never changed.
+One thread uses a writer at a time. What others may look at meanwhile (`chain`, `durable`, `marks`) is replaced whole, never
+changed.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class Writer:
         segment_bytes: int,
         space: Space,
         tail_file: DiskFile | None,
-        mark_file: DiskFile,
+        mark_file: DiskFile | None,
         dice: Callable[[int], bytes],
     ) -> None:
         self.chain = chain
@@ -210,7 +211,7 @@ class Writer:
         try:
             self._begin_segment()
         except (OSError, IndexError) as problem:
-            self._stop(problem)
+            self.stop(problem)
 
     def _fail(self, outcomes: list[Outcome], before: int) -> None:
         """These were written, and nobody can say whether they are there."""
@@ -306,7 +307,7 @@ class Writer:
 
     def write_mark(self) -> None:
         """Tell other processes, and the next opening. A mark that cannot be written is an old one, which is still true."""
-        if self._tail is None:
+        if self._tail is None or self._mark_file is None:
             return
         mark = DurableMark(self.journal_id, self._tail.generation, self._tail.end, self.durable)
         try:
@@ -345,11 +346,12 @@ class Writer:
         self._tail_file = None
         self._failures += 1
         if self._failures > FAILURES_MAX:
-            self._stop(problem)
+            self.stop(problem)
 
-    def _stop(self, problem: Exception) -> None:
+    def stop(self, problem: BaseException) -> None:
+        """Accept nothing more; the first reason stays."""
         if not self.stopped:
-            self.stopped = getattr(problem, "strerror", None) or str(problem) or "no spare segment left"
+            self.stopped = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
 
     def _refused(self) -> DiskFailed:
         return DiskFailed(

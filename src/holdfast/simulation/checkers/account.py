@@ -11,7 +11,7 @@ for each audience once. Duplicates before settling are allowed (a crash may cost
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 Audience = str
@@ -33,12 +33,14 @@ class Verdict:
         return not (self.lost or self.delivered_after_settled or self.out_of_order or self.invented)
 
     def __str__(self) -> str:
-        broken = {
-            "lost": self.lost, "delivered after settled": self.delivered_after_settled,
-            "out of order": self.out_of_order, "invented": self.invented,
-        }  # fmt: skip
+        broken: tuple[tuple[str, Sequence[object]], ...] = (
+            ("lost", self.lost),
+            ("delivered after settled", self.delivered_after_settled),
+            ("out of order", self.out_of_order),
+            ("invented", self.invented),
+        )
         facts = f"{self.accepted} accepted, {self.delivered} delivered, {self.duplicates} duplicates"
-        return facts + "".join(f"; {len(found)} {what}, such as {found[:3]}" for what, found in broken.items() if found)
+        return facts + "".join(f"; {len(found)} {what}, such as {found[:3]}" for what, found in broken if found)
 
 
 class Account:

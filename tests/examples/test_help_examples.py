@@ -1,0 +1,107 @@
+"""Every example in a help text works as it is printed (E4)."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+from tests.server_process import ServerProcess
+
+from holdfast.cli.failure import EXIT_CODES, USAGE
+from holdfast.cli.main import app
+
+SERVE = "holdfast serve"
+BENCH = "holdfast bench"
+
+
+def _commands(command: Any, path: str = "holdfast") -> Iterator[tuple[str, Any]]:
+    if not hasattr(command, "commands"):
+        yield path, command
+        return
+    for name, child in command.commands.items():
+        yield from _commands(child, f"{path} {name}")
+
+
+COMMANDS = dict(_commands(typer.main.get_command(app)))
+
+
+def _section(command: Any, title: str) -> list[str]:
+    found = re.search(rf"{title}:\n((?:  .+\n?)+)", command.epilog or "")
+    return [line.strip() for line in found[1].splitlines()] if found else []
+
+
+EXAMPLES = [(name, example) for name, command in COMMANDS.items() for example in _section(command, "Examples")]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
+    with ServerProcess(tmp_path / "server") as server:
+        folder = Path(sys.executable).parent
+        yield {
+            **os.environ,
+            "PATH": f"{folder}:{os.environ['PATH']}",
+            "HOLDFAST_URL": server.url,
+            "HOLDFAST_LISTEN": "127.0.0.1:0",
+        }
+
+
+def _run(example: str, folder: Path, environment: dict[str, str]) -> None:
+    done = subprocess.run(["sh", "-c", example], cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, f"{example}\nexit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+
+
+def _serve(example: str, folder: Path, environment: dict[str, str]) -> None:
+    """A server says where it listens, and stops in good order."""
+    with subprocess.Popen(
+        ["sh", "-c", f"exec {example}"], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=30)
+    assert line.startswith("listening on 127.0.0.1:"), errors
+    assert process.returncode == 0, f"{example}\n{errors}"
+
+
+def test_every_example_in_a_help_text_runs(tmp_path: Path, environment: dict[str, str]) -> None:
+    (tmp_path / "here").mkdir()
+
+    for name, example in EXAMPLES:
+        if name == SERVE:
+            _serve(example, tmp_path / "here", environment)
+        elif name != BENCH:
+            _run(example, tmp_path / "here", environment)
+
+
+@pytest.mark.slow
+def test_the_bench_runs_in_under_twenty_seconds_on_a_quiet_machine(tmp_path: Path, environment: dict[str, str]) -> None:
+    for example in _section(COMMANDS[BENCH], "Examples"):
+        _run(example, tmp_path, environment)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command_has_a_sentence_examples_and_exit_codes(name: str) -> None:
+    command = COMMANDS[name]
+
+    assert re.fullmatch(r"[A-Z].+\.", command.help)
+    examples = _section(command, "Examples")
+    assert examples
+    assert all(name in example for example in examples)
+    codes = [int(line.split()[0]) for line in _section(command, "Exit codes")]
+    assert codes[0] == 0
+    assert USAGE in codes
+    assert set(codes) <= {0, USAGE, *EXIT_CODES.values()}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_and_argument_says_what_it_is_for(name: str) -> None:
+    for parameter in COMMANDS[name].params:
+        assert parameter.help, f"{name} {parameter.name}"

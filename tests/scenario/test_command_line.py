@@ -1,0 +1,258 @@
+"""The command line: what each command prints, and with which exit code it ends (E4)."""
+
+from __future__ import annotations
+
+import io
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+from tests.server_process import ServerProcess
+
+from holdfast.cli.main import run
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> list[Any]:
+        return [msgspec.json.decode(line) for line in self.out.splitlines()]
+
+
+Holdfast = Callable[..., Done]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path_factory.mktemp("command_line") / "data") as made:
+        yield made
+
+
+@pytest.fixture
+def holdfast(server: ServerProcess, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Holdfast:
+    monkeypatch.setenv("HOLDFAST_URL", server.url)
+
+    def call(*arguments: str, stdin: str = "") -> Done:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        code = run(list(arguments))
+        return Done(code, *capsys.readouterr())
+
+    return call
+
+
+def test_what_is_sent_is_received_as_lines_of_json_and_confirmed(holdfast: Holdfast) -> None:
+    sent = holdfast(
+        "send", "a", "--data", '{"sku": 7}', "--type", "placed", "--property", "amount=120", "--property", "vip=true", "--json"
+    )
+    looked = holdfast("receive", "a", "--count", "1", "--no-confirm", "--json")
+    received = holdfast("receive", "a", "--count", "1")
+    nothing = holdfast("receive", "a", "--timeout", "0.2")
+
+    assert sent.code == 0
+    assert sent.json()[0].items() >= {"destination": "a", "count": 1, "copies": 1, "is_synced": True}.items()
+    (event,) = looked.json()
+    assert event["position"] == sent.json()[0]["first_position"]
+    assert (event["data"], event["type"], event["properties"]) == ({"sku": 7}, "placed", {"amount": 120, "vip": True})
+    assert (received.code, received.json()) == (0, [{"sku": 7}])
+    assert (nothing.code, nothing.out) == (0, "")
+
+
+def test_data_is_json_or_text_or_a_file_or_a_line_of_stdin_each(holdfast: Holdfast, tmp_path: Path) -> None:
+    (tmp_path / "text.json").write_text("[1, 2]")
+    (tmp_path / "binary").write_bytes(b"\xff\x00")
+
+    holdfast("send", "b", "--data", "plain text")
+    holdfast("send", "b", "--data", f"@{tmp_path}/text.json")
+    holdfast("send", "b", "--data", f"@{tmp_path}/binary")
+    lines = holdfast("send", "b", "--data", "-", "--json", stdin='{"n": 1}\n{"n": 2}\n')
+
+    assert lines.json()[0]["count"] == 2
+    assert holdfast("receive", "b", "--count", "5").json() == ["plain text", [1, 2], "/wA=", {"n": 1}, {"n": 2}]
+
+
+def test_many_are_sent_through_a_pipeline_and_the_rate_is_told(holdfast: Holdfast) -> None:
+    sent = holdfast("send", "c", "--data", "x", "--count", "5000")
+    received = holdfast("receive", "c", "--count", "5000")
+
+    assert "sent 5,000 events to 'c' (" in sent.out
+    assert received.json() == ["x"] * 5000
+
+
+def test_fewer_events_than_asked_for_is_exit_code_3_and_those_there_were_are_printed(holdfast: Holdfast) -> None:
+    holdfast("send", "d", "--data", "1")
+
+    done = holdfast("receive", "d", "--count", "2", "--timeout", "0.2")
+
+    assert (done.code, done.out) == (3, "1\n")
+    assert done.err == "holdfast: 1 of 2 events came from 'd' before 0.2 s passed without one\n"
+
+
+def test_destinations_are_created_listed_shown_and_deleted(holdfast: Holdfast) -> None:
+    created = holdfast("destination", "create", "e", "--redelivery-limit", "3")
+    listed = holdfast("destination", "list", "--json")
+    shown = holdfast("destination", "show", "e", "--json")
+    table = holdfast("destination", "list")
+    deleted = holdfast("destination", "delete", "e")
+    gone = holdfast("destination", "show", "e")
+
+    assert created.out == "created queue 'e'\n"
+    assert {"e", "_DMQ"} <= {each["name"] for each in listed.json()}
+    assert shown.json()[0].items() >= {"name": "e", "kind": "queue", "waiting": 0, "redelivery_limit": 3}.items()
+    assert table.out.splitlines()[0].split() == ["name", "kind", "waiting", "in", "flight", "receivers"]
+    assert deleted.out == "deleted 'e'\n"
+    assert (gone.code, gone.out) == (1, "")
+
+
+def test_subscriptions_keep_what_is_sent_to_a_topic(holdfast: Holdfast) -> None:
+    holdfast("destination", "create", "f", "--topic")
+    holdfast("subscription", "create", "f", "audit")
+    holdfast("send", "f", "--topic", "--data", "1.5")
+
+    listed = holdfast("subscription", "list", "f", "--json")
+    received = holdfast("receive", "f", "--subscription", "audit", "--count", "1")
+    deleted = holdfast("subscription", "delete", "f", "audit")
+
+    assert listed.json()[0].items() >= {"name": "audit", "waiting": 1}.items()
+    assert received.json() == [1.5]
+    assert deleted.code == 0
+    assert holdfast("subscription", "list", "f", "--json").json() == []
+
+
+def test_status_and_version_print_for_people_and_for_programs(holdfast: Holdfast) -> None:
+    assert holdfast("status", "--json").json()[0]["is_primary"] is True
+    assert "is primary" in holdfast("status").out
+    assert holdfast("version").out.startswith("holdfast ")
+    assert set(holdfast("version", "--json").json()[0]) == {"holdfast", "python"}
+
+
+def test_what_is_recorded_without_a_server_is_forwarded_to_one(holdfast: Holdfast, tmp_path: Path) -> None:
+    recorded = holdfast("record", str(tmp_path / "r"), "g", "--data", "1", "--json")
+    holdfast("record", str(tmp_path / "r"), "g", "--data", "-", stdin="2\n3\n")
+    forwarded = holdfast("forward", str(tmp_path / "r"), "--json")
+
+    assert recorded.json()[0].items() >= {"sequence": 1, "held": 1}.items()
+    assert forwarded.json()[0].items() >= {"count": 3, "skipped": 0}.items()
+    assert holdfast("receive", "g", "--count", "3").json() == [1, 2, 3]
+    assert holdfast("forward", str(tmp_path / "missing")).code == 1
+
+
+def test_a_journal_is_verified_and_a_flipped_bit_in_it_is_exit_code_5(holdfast: Holdfast, tmp_path: Path) -> None:
+    for number in range(3):
+        holdfast("record", str(tmp_path), "h", "--data", str(number))
+    whole = holdfast("journal", "verify", str(tmp_path))
+    shown = holdfast("journal", "show", str(tmp_path), "--json")
+    segment = tmp_path / "journal" / "segment-000001.hfj"
+    data = bytearray(segment.read_bytes())
+    data[data.index(b"holdfast/recorder")] ^= 1
+    segment.write_bytes(data)
+
+    damaged = holdfast("journal", "verify", str(tmp_path))
+    as_json = holdfast("journal", "verify", str(tmp_path), "--json")
+
+    assert (whole.code, whole.err) == (0, "")
+    assert shown.json()[0]["durable"] == 3
+    assert (damaged.code, damaged.out) == (5, "")
+    assert "segment-000001.hfj" in damaged.err
+    assert as_json.code == 5
+    assert as_json.json()[0]["state"] == "damaged"
+    assert holdfast("journal", "verify", str(tmp_path / "missing")).code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["send"], 2, "Missing argument"),
+        (["send", "x", "--bogus"], 2, "No such option"),
+        (["send", "x", "--count", "0"], 2, "--count"),
+        (["nonsense"], 2, "No such command"),
+        (["serve"], 2, "--data"),
+        (["send", "_x"], 1, "reserved"),
+        (["send", "x", "--property", "novalue"], 1, "NAME=VALUE"),
+        (["send", "x", "--property", "1a=2"], 1, "not an identifier"),
+        (["send", "x", "--data", "@/no/such/file"], 1, "cannot be read"),
+        (["send", "x", "--url", "http://x"], 1, "possible are"),
+        (["receive", "_y"], 1, "reserved"),
+        (["subscription", "list", "no-such-topic"], 1, "no-such-topic"),
+        (["serve", "--data", "/tmp/never-made", "--journal-size", "many"], 1, "not a size"),
+        (["serve", "--data", "/tmp/never-made", "--journal-size", "1M"], 1, "too small"),
+        (["status", "--url", "holdfast://127.0.0.1:1", "--timeout", "0.3"], 3, "no link to a server"),
+    ],
+)
+def test_wrong_usage_and_refusals_are_one_sentence_and_an_exit_code(
+    holdfast: Holdfast, arguments: list[str], code: int, sentence: str
+) -> None:
+    plain = holdfast(*arguments)
+    as_json = holdfast(*arguments, *(["--json"] if arguments[0] not in ("serve", "nonsense") else []))
+
+    assert (plain.code, plain.out) == (code, "")
+    assert plain.err.count("\n") == 1
+    assert plain.err.startswith("holdfast: ")
+    assert sentence in plain.err
+    assert as_json.code == code
+    if "--json" in arguments or arguments[0] not in ("serve", "nonsense"):
+        assert set(msgspec.json.decode(as_json.err)) == {"error", "sentence"}
+
+
+def test_a_recorder_that_is_full_is_exit_code_3(holdfast: Holdfast, tmp_path: Path) -> None:
+    done = holdfast(
+        "record", str(tmp_path), "x", "--size", "128K", "--data", "-", stdin="x" * 9_000 + "\n" + ("y" * 9_000 + "\n") * 30
+    )
+
+    assert done.code == 3
+    assert "is full" in done.err
+
+
+def test_a_second_server_on_the_same_folder_is_refused_and_told_who_has_it(server: ServerProcess) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast", "serve", "--data", str(server.data), "--listen", "127.0.0.1:0"],
+        capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+
+    assert done.returncode == 1
+    assert str(server.pid) in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_server_on_a_taken_port_is_exit_code_3(server: ServerProcess, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast", "serve", "--data", str(tmp_path / "x"), "--listen", f"127.0.0.1:{server.port}"],
+        capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+
+    assert done.returncode == 3
+    assert "--listen" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_that_is_asked_to_stop_does_so_in_good_order(tmp_path: Path, number: signal.Signals) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "holdfast", "serve", "--data", str(tmp_path / "x"), "--listen", "127.0.0.1:0"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("listening on 127.0.0.1:")
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=30)
+
+    assert process.returncode == 0
+    assert "Traceback" not in errors
+
+
+def test_a_reader_that_goes_away_ends_receive_quietly_and_what_was_not_printed_is_kept(
+    server: ServerProcess, holdfast: Holdfast
+) -> None:
+    holdfast("send", "i", "--data", "x" * 1000, "--count", "2000")
+
+    command = f"{sys.executable} -m holdfast receive i --count 2000 --url {server.url} | head -n 1"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60)
+
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == ""
+    assert holdfast("destination", "show", "i", "--json").json()[0]["waiting"] > 1000

@@ -1,0 +1,227 @@
+"""The producer in rare moments: windows, holes, lost links, forgotten sessions (rule 6)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.scripted_server import ScriptedServer, connected
+
+from holdfast.client.destination import Queue
+from holdfast.client.receipt import Receipt
+from holdfast.errors import Blocked, Closed, LinkLost, OutcomeUnknown, TimedOut, UnknownVersion
+from holdfast.event import position
+from holdfast.event.identifier import COUNTER_MAX
+from holdfast.wire.frame import Failed, ForgetProducer, Goodbye, Hello, OpenProducer, OpenSession, Receipted, Send
+
+
+def begin(work: object) -> asyncio.Task[Receipt]:
+    return asyncio.get_running_loop().create_task(work)  # type: ignore[arg-type]
+
+
+async def test_a_lone_event_goes_at_once_and_what_comes_meanwhile_goes_together_when_it_is_receipted() -> None:
+    server = ScriptedServer()
+    server.is_receipting = False
+    async with connected(server) as connection:
+        queue = Queue(connection.session, "q")
+        first = begin(queue.send(1))
+        await server.hear(Send)
+        others = [begin(queue.send(number)) for number in range(5)]
+        await asyncio.sleep(0)
+        assert len(server.of(Send)) == 1
+
+        server.is_receipting = True
+        server.say(Receipted(1, 7, 2, True))
+
+        assert (await first) == Receipt(position.of(7), 2, True, server.first_id)
+        assert [receipt.position for receipt in await asyncio.gather(*others)] == [position.of(102, index) for index in range(5)]
+        assert server.sent(2)[1].count == 5
+
+
+async def test_a_quiet_destination_waits_for_one_receipt_and_not_for_a_flood_to_end() -> None:
+    server = ScriptedServer(window=4)
+    server.is_receipting = False
+    async with connected(server) as connection:
+        flood, quiet = Queue(connection.session, "flood"), Queue(connection.session, "quiet")
+        tasks = [begin(flood.send(bytes(70_000))) for _ in range(3)]
+        await server.hear(Send, 3)
+        tasks.append(begin(quiet.send(1)))
+        await asyncio.sleep(0)
+        tasks.append(begin(flood.send(bytes(70_000))))
+        await server.hear(Send, 4)
+
+        server.say(Receipted(3, 1, 1, True))
+        await server.hear(Send, 5)
+
+        assert server.sent(5)[0].destination == "quiet"
+        for sequence in (1, 2, 4, 5):
+            server.say(Receipted(sequence, sequence, 1, True))
+        await asyncio.gather(*tasks)
+
+
+async def test_never_more_than_the_window_is_unreceipted_and_a_pipeline_waits() -> None:
+    server = ScriptedServer(window=2)
+    server.is_receipting = False
+    async with connected(server) as connection:
+        pipeline = Queue(connection.session, "q").pipeline(timeout=0.05)
+        with pytest.raises(TimedOut, match="more slowly"):
+            for _ in range(100):
+                await pipeline.send(bytes(70_000))
+
+        assert len(server.of(Send)) == 2
+        server.is_receipting = True
+        server.say(Receipted(1, 1, 1, True))
+        server.say(Receipted(2, 2, 1, True))
+        assert len(await pipeline.flush(timeout=5)) == len(server.of(Send))
+
+
+async def test_after_a_lost_link_what_arrived_is_receipted_and_the_rest_sent_again_under_its_numbers() -> None:
+    """Rule 6: it asks for its last sequence before it resends."""
+    server = ScriptedServer()
+    server.is_receipting = False
+    async with connected(server) as connection:
+        queue = Queue(connection.session, "q")
+        tasks = [begin(queue.send(bytes([number]) * 70_000)) for number in range(3)]
+        await server.hear(Send, 3)
+        before = dict(server.bodies)
+        server.producer_answer = {"producer": "p1", "last_sequence": 1, "receipts": [[1, 55]]}
+        server.cut()
+
+        await server.hear(Send, 5)
+
+        assert [message.token for message in server.of(Send)] == [1, 2, 3, 2, 3]
+        assert server.bodies == before
+        assert [message.producer for message in server.of(OpenProducer)] == ["", "p1"]
+        assert [message.resume for message in server.of(OpenSession)] == ["", "s1"]
+        assert (await tasks[0]).position == position.of(55)
+        server.say(Receipted(2, 56, 1, True))
+        server.say(Receipted(3, 57, 1, True))
+        assert [(await task).position for task in tasks[1:]] == [position.of(56), position.of(57)]
+
+
+async def test_a_producer_that_the_server_has_forgotten_says_that_the_outcome_is_unknown_and_begins_anew() -> None:
+    """Numbers that nobody remembers would be held back for ever: they are not used again."""
+    server = ScriptedServer()
+    async with connected(server) as connection:
+        queue = Queue(connection.session, "q")
+        await queue.send(1)
+        server.is_receipting = False
+        lost = begin(queue.send(2))
+        await server.hear(Send, 2)
+        server.is_resuming = False
+        server.cut()
+
+        with pytest.raises(LinkLost, match="forgot the session"):
+            await lost
+        server.is_receipting = True
+        await queue.send(3)
+
+        assert [message.token for message in server.of(Send)] == [1, 2, 1]
+        assert [message.producer for message in server.of(OpenProducer)] == ["", "p1", ""]
+
+
+async def test_the_number_of_a_refused_batch_is_used_again_when_nothing_behind_it_was_accepted() -> None:
+    server = ScriptedServer()
+    server.answers[Send] = lambda message: Failed(message.token, Blocked.code, "unavailable", "no room")
+    async with connected(server) as connection:
+        queue = Queue(connection.session, "q")
+        with pytest.raises(Blocked, match="no room"):
+            await queue.send(1)
+        del server.answers[Send]
+
+        await queue.send(2)
+
+        assert [message.token for message in server.of(Send)] == [1, 1]
+        assert server.of(ForgetProducer) == []
+
+
+@pytest.mark.parametrize("is_outcome_known", [True, False])
+async def test_a_hole_before_what_was_accepted_is_skipped_by_forgetting_the_producer(is_outcome_known: bool) -> None:
+    """Rule 6: forgetting skips holes and places what is held."""
+    server = ScriptedServer()
+    server.is_receipting = False
+    async with connected(server) as connection:
+        queue = Queue(connection.session, "q")
+        refused, accepted = begin(queue.send(bytes(70_000))), begin(queue.send(bytes(70_000)))
+        await server.hear(Send, 2)
+        server.is_receipting = True
+        if is_outcome_known:
+            server.say(Failed(1, Blocked.code, "unavailable", "no room"))
+            server.say(Receipted(2, 9, 1, True))
+        else:
+            server.say(Receipted(2, 9, 1, True))
+            server.say(Failed(1, OutcomeUnknown.code, "outcome-unknown", "who knows"))
+
+        with pytest.raises(Blocked if is_outcome_known else OutcomeUnknown):
+            await refused
+        assert (await accepted).position == position.of(9)
+        await queue.send(3)
+
+        assert [message.producer for message in await server.hear(ForgetProducer)] == ["p1"]
+        assert [message.token for message in server.of(Send)] == [1, 2, 1]
+
+
+async def test_a_send_that_is_not_receipted_in_time_has_an_unknown_outcome_and_may_still_be_accepted() -> None:
+    server = ScriptedServer()
+    server.is_receipting = False
+    async with connected(server) as connection:
+        with pytest.raises(LinkLost, match="may have been accepted"):
+            await Queue(connection.session, "q").send(1, timeout=0.02)
+
+        server.say(Receipted(1, 1, 1, True))
+        await connection.session.producer.flushed(5)
+
+
+async def test_what_waits_when_the_client_is_closed_is_answered() -> None:
+    server = ScriptedServer(window=1)
+    server.is_receipting = False
+    connection_timeout = 0.05
+    async with connected(server, connection_timeout) as connection:
+        queue = Queue(connection.session, "q")
+        sent = begin(queue.send(1, timeout=20))
+        await server.hear(Send)
+        unsent = begin(queue.send(2, timeout=20))
+        await asyncio.sleep(0)
+
+    with pytest.raises(LinkLost):
+        await sent
+    with pytest.raises(Closed):
+        await unsent
+    with pytest.raises(Closed):
+        await queue.send(3)
+
+
+async def test_a_version_that_is_not_spoken_is_said_at_once() -> None:
+    server = ScriptedServer()
+    server.answers[Hello] = lambda hello: Goodbye(UnknownVersion.code, "this server speaks [9]")
+
+    with pytest.raises(UnknownVersion, match=r"\[9\]"):
+        async with connected(server, timeout=30):
+            pass
+
+
+async def test_a_server_that_falls_silent_is_given_up_and_linked_again() -> None:
+    server = ScriptedServer(heartbeat_ms=20)
+    async with connected(server) as connection:
+        await Queue(connection.session, "q").send(1)
+
+        opened = await server.hear(OpenSession, 2)
+
+        assert opened[1].resume == "s1"
+
+
+async def test_a_new_start_for_identifiers_is_fetched_before_the_old_one_is_used_up() -> None:
+    """B14: overflow of the counter advances the start."""
+    server = ScriptedServer()
+    async with connected(server) as connection:
+        queue = Queue(connection.session, "q")
+        connection.session.ids.take(COUNTER_MAX - 10)
+        old = server.first_id
+
+        await queue.send(1)
+        await server.hear(OpenSession, 2)
+        await queue.send(2)
+        receipt = await queue.send(3)
+
+        assert isinstance(receipt.identifier, int)
+        assert receipt.identifier > old + COUNTER_MAX
