@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.destination import command as commands
-from holdfast.destination.command import Command
+from holdfast.destination.command import Attach, Command, Create, Subscribe
 from holdfast.destination.directory import Directory
 from holdfast.destination.effect import Answer, Effect
 from holdfast.errors import HoldfastError
@@ -78,3 +78,18 @@ class Manager:
             index = position.index_of(first) + events
         assert len(found) == backlog.waiting
         return found
+
+
+def manager_at_work() -> Manager:
+    """A queue `orders`, a topic `alerts` with a subscription `audit`; session ann receives from both and from the dead queue."""
+    made = Manager()
+    for command in (
+        Create("orders", "queue"),
+        Create("alerts", "topic"),
+        Subscribe("alerts", "audit", True),
+        Attach("ann", 1, "orders"),
+        Attach("ann", 2, "alerts", "audit"),
+        Attach("ann", 3, "_DMQ"),
+    ):
+        made.ask(command)
+    return made

@@ -20,6 +20,7 @@ from holdfast.wire.frame import (
     DetachReceiver,
     ForgetProducer,
     Frame,
+    Goodbye,
     Hello,
     Message,
     OpenProducer,
@@ -74,7 +75,7 @@ class ScriptedServer:
             self.bodies[message.token] = bytes(frame.body)
         answer = self._answer(message)
         if answer is not None:
-            self.say(answer, frame.session)
+            self.say(answer, 0 if isinstance(answer, Goodbye) else frame.session)
         self._heard.set()
 
     def _answer(self, message: Message) -> Message | None:

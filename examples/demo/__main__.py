@@ -16,11 +16,10 @@ import tempfile
 import time
 from pathlib import Path
 
+import holdfast.blocking
 from examples.demo.account import Account, Kill, Log, Place
 from examples.demo.process import Server, Worker
 from examples.demo.screen import Screen
-
-import holdfast.blocking
 
 KILLS = 5
 BETWEEN_KILLS_S = 3.0

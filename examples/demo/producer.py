@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 
 import msgspec
-from examples.demo.process import stdin_closed
 
 import holdfast
+from examples.demo.process import stdin_closed
 
 BURST = 20
 # About a thousand events a second from each: enough to see, and not what is measured here.

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from examples.demo.process import stdin_closed
 
 import holdfast
+from examples.demo.process import stdin_closed
 from holdfast.client.received import ReceivedEvent
 from holdfast.client.recipient import Incoming
 from holdfast.errors import Detached, TimedOut

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from types import TracebackType
 
-from examples.demo.account import Account
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
+
+from examples.demo.account import Account
 
 PLAIN_EVERY_S = 2.0
 

@@ -1,4 +1,4 @@
-"""Measure h: what a destination and an idle connection cost the server in memory."""
+"""Measure h: what a destination and an idle connection cost the server in memory (the kernel's sockets not counted)."""
 
 from __future__ import annotations
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 import typer.main
-from tests.server_process import ServerProcess
 
 from holdfast.cli.failure import EXIT_CODES, USAGE
 from holdfast.cli.main import app
+from tests.server_process import ServerProcess
 
 SERVE = "holdfast serve"
 BENCH = "holdfast bench"
@@ -71,6 +71,7 @@ def _serve(example: str, folder: Path, environment: dict[str, str]) -> None:
     assert process.returncode == 0, f"{example}\n{errors}"
 
 
+@pytest.mark.slow
 def test_every_example_in_a_help_text_runs(tmp_path: Path, environment: dict[str, str]) -> None:
     (tmp_path / "here").mkdir()
 

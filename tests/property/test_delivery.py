@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, strategies
 
+from holdfast.destination import page
 from holdfast.destination.delivery import Delivery, Handout
 from holdfast.destination.effect import Attached, BacklogDeleted, DetachedReceiver, Finished, Placed, Returned
 from holdfast.event.position import Ranges
@@ -16,6 +18,14 @@ from tests.random_commands import Choice, Driver, number
 Holder = tuple[str, int]
 LIMIT = 3
 steps = strategies.lists(strategies.tuples(number, number, number, number), min_size=5, max_size=80)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_pages() -> Iterator[None]:
+    """Pages of three slots, so that a few batches fill several."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "SLOTS_MAX", 3)
+        yield
 
 
 class Primary:

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import given
 
+from holdfast.destination import page
 from holdfast.destination.directory import Directory
 from holdfast.destination.effect import BacklogDeleted, Finished, Placed
 from holdfast.event import position
 from tests.naive_directory import DEAD
 from tests.random_commands import Choice, Driver, choices
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_pages() -> Iterator[None]:
+    """Pages of three slots, so that a few batches fill several."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "SLOTS_MAX", 3)
+        yield
 
 
 def check_backlogs(driver: Driver) -> None:

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from tests.server_process import ServerProcess
 
 from holdfast.cli.main import run
+from tests.server_process import ServerProcess
 
 
 class Done(NamedTuple):
@@ -143,12 +143,19 @@ def test_what_is_recorded_without_a_server_is_forwarded_to_one(holdfast: Holdfas
     assert holdfast("forward", str(tmp_path / "missing")).code == 1
 
 
+def test_the_folder_of_a_server_is_not_taken_for_a_recorder(holdfast: Holdfast, server: ServerProcess) -> None:
+    done = holdfast("forward", str(server.data))
+
+    assert (done.code, done.out) == (1, "")
+    assert "no recorder" in done.err
+
+
 def test_a_journal_is_verified_and_a_flipped_bit_in_it_is_exit_code_5(holdfast: Holdfast, tmp_path: Path) -> None:
     for number in range(3):
         holdfast("record", str(tmp_path), "h", "--data", str(number))
     whole = holdfast("journal", "verify", str(tmp_path))
     shown = holdfast("journal", "show", str(tmp_path), "--json")
-    segment = tmp_path / "journal" / "segment-000001.hfj"
+    segment = tmp_path / "recording" / "segment-000001.hfj"
     data = bytearray(segment.read_bytes())
     data[data.index(b"holdfast/recorder")] ^= 1
     segment.write_bytes(data)
@@ -198,6 +205,24 @@ def test_wrong_usage_and_refusals_are_one_sentence_and_an_exit_code(
     assert as_json.code == code
     if "--json" in arguments or arguments[0] not in ("serve", "nonsense"):
         assert set(msgspec.json.decode(as_json.err)) == {"error", "sentence"}
+
+
+@pytest.mark.parametrize("arguments", [[], ["destination"]])
+def test_without_a_command_the_help_is_shown_and_the_exit_code_says_wrong_usage(holdfast: Holdfast, arguments: list[str]) -> None:
+    done = holdfast(*arguments)
+
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("Usage: holdfast")
+    assert "Commands:" in done.err
+
+
+def test_a_fault_of_our_own_is_a_sentence_too(holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.python_version", lambda: 1 / 0)
+
+    done = holdfast("version", "--json")
+
+    assert done.code == 70
+    assert msgspec.json.decode(done.err)["error"] == "fault"
 
 
 def test_a_recorder_that_is_full_is_exit_code_3(holdfast: Holdfast, tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.server_process import ServerProcess
 
 import holdfast
 import holdfast.blocking
-from holdfast.errors import Damaged, TimedOut, Unreachable, WrongKind
+from holdfast.errors import BadUrl, Damaged, TimedOut, Unreachable, WrongKind
 from holdfast.recorder import Recorder
+from tests.server_process import ServerProcess
 
 RECORD_FOR_EVER = """
 import sys
@@ -118,8 +118,10 @@ def test_without_a_server_forwarding_says_so_and_keeps_everything(tmp_path: Path
     _record(tmp_path / "recorder", 3)
 
     with Recorder(tmp_path / "recorder") as recorder:
-        with pytest.raises((Unreachable, TimedOut)):
+        with pytest.raises(Unreachable, match="is the server running"):
             recorder.forward("holdfast://127.0.0.1:1", timeout=0.5)
+        with pytest.raises(BadUrl):
+            recorder.start_forwarding("http://127.0.0.1")
 
         assert recorder.held == 3
 

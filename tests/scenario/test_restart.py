@@ -41,7 +41,30 @@ async def test_events_are_accepted_while_the_channel_is_still_being_replayed(tmp
     await server.close()
 
 
-async def test_after_a_crash_what_came_during_the_start_is_delivered_first_then_the_unfinished_then_the_new(tmp_path: Path) -> None:
+async def test_a_recipient_that_attaches_while_the_channel_is_being_replayed_gets_its_events(tmp_path: Path) -> None:
+    before = await start(tmp_path / "data")
+    async with holdfast.connect(before.url) as client:
+        await client.queue("orders").send_many(range(10))
+        await before.crash()
+    gate = asyncio.Event()
+
+    async def wait() -> None:
+        await gate.wait()
+
+    server = await start(tmp_path / "data", before_claim=wait)
+    async with holdfast.connect(server.url) as client:
+        draining = asyncio.create_task(drain(client, 10))
+        await client.queue("others").send("meanwhile")
+        assert not server.node.messages.is_primary
+
+        gate.set()
+        assert await draining == list(range(10))
+    await server.close()
+
+
+async def test_after_a_crash_what_came_during_the_start_is_delivered_first_then_the_unfinished_then_the_new(
+    tmp_path: Path,
+) -> None:
     """A7, in the order it gives."""
     before = await start(tmp_path / "data")
     async with holdfast.connect(before.url) as client:

@@ -17,7 +17,9 @@ async def test_fifty_times_the_journals_size_goes_through_it_while_one_straggler
         sent = received = 0
         async with client.queue("orders").receive(credit=400) as incoming:
             while received < total:
-                await client.queue("orders").send_many([{"number": sent + each, "pad": BODY.decode()} for each in range(100)], timeout=20)
+                await client.queue("orders").send_many(
+                    [{"number": sent + each, "pad": BODY.decode()} for each in range(100)], timeout=20
+                )
                 sent += 100
                 for _ in range(100):
                     event = await incoming.next(timeout=10)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.scripted_server import ScriptedServer, connected
 
 from holdfast.client.destination import Queue
 from holdfast.client.receipt import Receipt
-from holdfast.errors import Blocked, Closed, LinkLost, OutcomeUnknown, TimedOut, UnknownVersion
+from holdfast.errors import Blocked, Closed, LinkLost, OutcomeUnknown, ProtocolError, TimedOut, UnknownVersion
 from holdfast.event import position
 from holdfast.event.identifier import COUNTER_MAX
-from holdfast.wire.frame import Failed, ForgetProducer, Goodbye, Hello, OpenProducer, OpenSession, Receipted, Send
+from holdfast.wire.frame import Failed, ForgetProducer, Goodbye, Hello, OpenProducer, OpenSession, Receipted, Send, Welcome
+from tests.scripted_server import ScriptedServer, connected
 
 
 def begin(work: object) -> asyncio.Task[Receipt]:
@@ -196,6 +196,26 @@ async def test_a_version_that_is_not_spoken_is_said_at_once() -> None:
     server.answers[Hello] = lambda hello: Goodbye(UnknownVersion.code, "this server speaks [9]")
 
     with pytest.raises(UnknownVersion, match=r"\[9\]"):
+        async with connected(server, timeout=30):
+            pass
+
+
+async def test_a_batch_that_ends_every_link_does_not_make_a_storm_of_them() -> None:
+    """B9: retries back off."""
+    server = ScriptedServer()
+    server.answers[Send] = lambda message: Goodbye("protocol-error", "not this one")
+    async with connected(server, timeout=0.5) as connection:
+        with pytest.raises(LinkLost):
+            await Queue(connection.session, "q").send(1)
+
+        assert 2 <= server.links <= 6
+
+
+async def test_a_server_whose_frames_are_too_small_is_refused_at_once() -> None:
+    server = ScriptedServer()
+    server.answers[Hello] = lambda hello: Welcome(1, "small", 1000, 1000, 4)
+
+    with pytest.raises(ProtocolError, match="1000 bytes"):
         async with connected(server, timeout=30):
             pass
 

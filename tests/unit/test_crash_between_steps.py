@@ -1,7 +1,7 @@
-"""A5 at the level of the machines: an event is removed only when every intended recipient has confirmed it, whatever crashes when.
+"""A5 for the machines: an event is removed only when every intended recipient has confirmed it, whatever crashes when.
 
-A crash takes everything but the channel: the directory is rebuilt from any snapshot taken before and the entries after it, deliveries and
-what recipients held are gone. All combinations of crash and snapshot are tried.
+A crash takes everything but the channel: the directory is rebuilt from any snapshot taken before and the entries after it;
+deliveries, and what recipients held, are gone. All combinations of crash and snapshot are tried.
 """
 
 from __future__ import annotations

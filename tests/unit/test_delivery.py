@@ -184,6 +184,21 @@ def test_slices_adjoin_only_if_nothing_that_others_hold_lies_between() -> None:
     assert slices(delivery) == [HandoutSlice(of(40), 1, 0, False)]
 
 
+def test_a_new_slice_does_not_adjoin_one_that_was_delivered_again() -> None:
+    """Between 10 and 30 lies 20, which came back and is not with ann any more."""
+    backlog, delivery = delivery_of(*((entry, 1) for entry in (10, 20, 30)))
+    slices(delivery, events_max=2)
+    backlog.give_back(Ranges.of((of(10), of(20))), 0, is_counted=False)
+    delivery.returned(Ranges.of((of(10), of(20))), 0)
+    delivery.next(0, 1)
+    delivery.grant(BOB, 1, 1)
+    delivery.revoke(ANN)
+    assert [each.first for each in slices(delivery)] == [of(20)]
+    delivery.grant(ANN, 10, 10)
+
+    assert slices(delivery) == [HandoutSlice(of(30), 1, 0, False)]
+
+
 def test_slices_do_not_adjoin_over_a_batch_that_is_still_held_back_rule_6() -> None:
     """A confirm that spans 10 .. 12 must not finish 11, which will be placed later."""
     bodies = Bodies()

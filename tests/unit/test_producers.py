@@ -134,8 +134,10 @@ def test_opening_under_another_session_moves_the_producer_there(manager: Manager
 
 @pytest.mark.parametrize("seed", range(5))
 def test_two_thousand_batches_through_a_faulty_link_are_all_placed_once_and_in_order(seed: int) -> None:
-    """A window of 4 and 1 % faults: a fault loses the link, so that the newest receipts are lost, or what was sent, or its order; then
-    the producer asks for its last sequence and resends. A naive "drop what is not newer" loses some of these."""
+    """A window of 4 and 1 % faults: a fault loses the link, and with it receipts, batches or their order.
+
+    Then the producer asks for its last sequence and resends. A naive "drop what is not newer" loses some of these.
+    """
     dice = random.Random(seed)
     manager = Manager()
     manager.ask(Create("orders", "queue"))

@@ -209,8 +209,8 @@ def test_a_recorder_is_a_path_or_a_file_url_and_nothing_else(tmp_path: Path) -> 
     Recorder(f"file:{tmp_path}/a").close()
     Recorder(f"file://{tmp_path}/b").close()
 
-    assert (tmp_path / "a" / "journal").is_dir()
-    assert (tmp_path / "b" / "journal").is_dir()
+    assert (tmp_path / "a" / "recording").is_dir()
+    assert (tmp_path / "b" / "recording").is_dir()
     with pytest.raises(BadUrl):
         Recorder("holdfast://host")
     with pytest.raises(BadSetting, match="too small"):

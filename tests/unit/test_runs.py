@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given, strategies
 
 from holdfast.destination.runs import Runs
@@ -38,5 +40,5 @@ def test_touching_runs_of_equal_value_are_one(made: list[tuple[bool, int, int, i
 
     found = list(runs)
 
-    assert all(before[1] < after[0] for before, after in zip(found, found[1:], strict=False))
-    assert not any(before[1] + 1 == after[0] and before[2] == after[2] for before, after in zip(found, found[1:], strict=False))
+    assert all(before[1] < after[0] for before, after in pairwise(found))
+    assert not any(before[1] + 1 == after[0] and before[2] == after[2] for before, after in pairwise(found))

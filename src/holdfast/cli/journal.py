@@ -29,8 +29,8 @@ def add_to(app: typer.Typer) -> None:
 
 def journal_in(folder: Path) -> Path:
     """The journal of a data folder or of a recorder's, or the folder itself."""
-    inside = folder / "journal"
-    return inside if inside.is_dir() else folder
+    inside = (folder / name for name in ("journal", "recording"))
+    return next((each for each in inside if each.is_dir()), folder)
 
 
 @group.command(

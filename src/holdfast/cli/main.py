@@ -55,7 +55,7 @@ def run(arguments: list[str]) -> int:
         return INTERRUPTED
     except Exception as problem:
         if hasattr(problem, "format_message"):
-            report("usage", _usage(problem), as_json=as_json)
+            _report_usage(problem, as_json=as_json)
             return USAGE
         if "HOLDFAST_TRACEBACK" in os.environ:
             raise
@@ -67,12 +67,15 @@ def run(arguments: list[str]) -> int:
         return FAULT
 
 
-def _usage(problem: Exception) -> str:
-    """What typer has to say of wrong usage, and where to look."""
+def _report_usage(problem: Exception, *, as_json: bool) -> None:
+    """What typer has to say of wrong usage, and where to look; the whole help where no command was named."""
+    message: str = problem.format_message().strip().rstrip(".")  # type: ignore[attr-defined]
+    if message.startswith("Usage:"):
+        print(message, file=sys.stderr)
+        return
     context = getattr(problem, "ctx", None)
     where = context.command_path if context is not None else "holdfast"
-    message: str = problem.format_message()  # type: ignore[attr-defined]
-    return f"{message.strip().rstrip('.')}; see '{where} --help'"
+    report("usage", f"{message}; see '{where} --help'", as_json=as_json)
 
 
 if __name__ == "__main__":

@@ -65,9 +65,9 @@ def record(
 def forward(folder: RecorderFolder, url: Url = URL_DEFAULT, timeout: Timeout = 30.0, json: Json = False) -> None:
     from holdfast.cli.output import show
     from holdfast.errors import NotAJournal
-    from holdfast.recorder import Recorder
+    from holdfast.recorder import Recorder, RecorderContents
 
-    if not folder.is_dir():
+    if not RecorderContents.is_in(folder):
         raise NotAJournal(f"there is no recorder in {folder}; name the folder that was recorded into", folder=str(folder))
     with Recorder(folder) as recorder:
         done = recorder.forward(url, timeout)

@@ -15,9 +15,9 @@ from typing import Any
 
 from holdfast.client.dialer import Dialer
 from holdfast.client.session import Session
-from holdfast.errors import Closed, Damaged, HoldfastError, LinkLost, Refused, Unreachable, by_code
+from holdfast.errors import Closed, Damaged, HoldfastError, LinkLost, ProtocolError, Refused, Unreachable, by_code
 from holdfast.wire.conversation import Conversation, Role, State, farewell
-from holdfast.wire.frame import MAGIC, VERSIONS, Buffer, Frame, Goodbye, Hello, Message, PressureChanged, Welcome
+from holdfast.wire.frame import FRAME_BYTES_MAX, MAGIC, VERSIONS, Buffer, Frame, Goodbye, Hello, Message, PressureChanged, Welcome
 from holdfast.wire.link import Link
 
 log = logging.getLogger("holdfast.client")
@@ -124,22 +124,25 @@ class Connection:
     # --- links -------------------------------------------------------------------------------------------------------
 
     async def _keep_linked(self) -> None:
+        """A link that lasted is made again at once; one that failed, or ended at once, after a pause that grows."""
         back_off_s = BACK_OFF_MIN_S
         self._lose_patience_later()
         while True:
+            began = self.loop.time()
             try:
                 await self._make_link()
+                await self._lost
             except (HoldfastError, OSError) as problem:
                 self._problem = problem if isinstance(problem, HoldfastError) else Unreachable(str(problem))
                 self._drop_link(self._problem)
                 if not self._was_ready and isinstance(problem, Refused | Damaged):
                     self._fail_ready(problem)
                     return
-                await asyncio.sleep(back_off_s)
-                back_off_s = min(2 * back_off_s, BACK_OFF_MAX_S)
+            if self._was_ready and self.loop.time() - began > BACK_OFF_MAX_S:
+                back_off_s = BACK_OFF_MIN_S
                 continue
-            back_off_s = BACK_OFF_MIN_S
-            await self._lost
+            await asyncio.sleep(back_off_s)
+            back_off_s = min(2 * back_off_s, BACK_OFF_MAX_S)
 
     async def _make_link(self) -> None:
         """Dial, greet, resume. Whatever goes wrong is raised."""
@@ -157,6 +160,10 @@ class Connection:
                 welcome = await self._welcomed
         except TimeoutError as problem:
             raise Unreachable(f"{link.peer} did not answer the greeting in time; is it a Holdfast server?") from problem
+        if welcome.frame_bytes_max < FRAME_BYTES_MAX:
+            raise ProtocolError(
+                f"the server takes frames of {welcome.frame_bytes_max} bytes; this client needs {FRAME_BYTES_MAX}"
+            )
         await self.session.resume(welcome.window, deadline)
         if self._was_ready:
             log.info("linked again to %s (%s)", welcome.node, link.peer)

@@ -1,13 +1,11 @@
 """A backlog: the batches that wait in one queue or one subscription, in the order in which they were placed.
 
-    slot       0     1     2     3     4     5          counts up for ever; a slot is one batch
-    entry      7     9    12    10*   13    15          * displaced: held back by rule 6, placed after a later entry
-    stored     7     9    12    12    13    15          what the page keeps: never falls, so that an entry is found by bisection
-    finished         all        2..4                    a bitmap for the batches that are finished in part, and only for them
+    slot        0     1     2     3          one for every batch, in placement order (see `slots`)
+    events      1   100   100     5
+    remaining   1     0    97     5          a batch of which nothing remains is forgotten
+    finished              2..4               a bitmap for the batches that are finished in part, and only for them
 
-Placement order is nearly always entry order. The few displaced slots keep their real entry in two small dicts. Pages whose
-batches are all finished are dropped. So a batch costs twelve bytes, an event nothing, and no operation grows with what
-waits behind it.
+A batch costs twelve bytes, an event nothing, and no operation grows with what waits behind it.
 
 How often an event was delivered before is known only as far as it matters (rule 5): positions that came back are counted,
 and every new epoch leaves a mark: what was placed up to the newest event known to be handed out may have been delivered
@@ -16,14 +14,13 @@ once more.
 
 from __future__ import annotations
 
-import heapq
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from holdfast.destination.bodies import Bodies
 from holdfast.destination.history import History
 from holdfast.destination.page import Page, bits, runs_of
 from holdfast.destination.runs import Run
+from holdfast.destination.slots import Slots
 from holdfast.event.position import INDEX_BITS, INDEX_MASK, Ranges
 
 Span = tuple[int, int]  # first position, last position
@@ -36,52 +33,26 @@ class Backlog:
         self.is_reopening = is_reopening
         self.waiting = 0
         self.history = History()
-        self.next_slot = 0
-        self._newest = 0
-        self._pages: list[Page] = []
-        self._first_slots: list[int] = []
-        self._first_entries: list[int] = []
-        self._has_finished_page = False
+        self._slots = Slots()
         self._finished: dict[int, int] = {}
-        self._real_entry: dict[int, int] = {}
-        self._displaced: dict[int, int] = {}
-        self._displaced_heap: list[int] = []
         self._oldest_slot = 0
 
     # --- placing -----------------------------------------------------------------------------------------------------
 
     def place(self, entry: int, events: int, finished: int = 0) -> None:
         """A batch waits from now on; `finished` are the bits of those of its events that do not."""
-        slot = self.next_slot
-        self.next_slot += 1
-        if entry > self._newest:
-            self._newest = entry
-        else:
-            self._real_entry[slot] = entry
-            self._displaced[entry] = slot
-            heapq.heappush(self._displaced_heap, entry)
-        remaining = events
+        remaining = events - finished.bit_count() if finished else events
+        slot = self._slots.add(entry, events, remaining)
         if finished:
-            remaining -= finished.bit_count()
             self._finished[slot] = finished
-        self._page_for(slot).add(self._newest, events, remaining)
         self.waiting += remaining
-
-    def _page_for(self, slot: int) -> Page:
-        if self._pages and not self._pages[-1].is_full:
-            return self._pages[-1]
-        page = Page(slot)
-        self._pages.append(page)
-        self._first_slots.append(slot)
-        self._first_entries.append(self._newest)
-        return page
 
     def reopen(self, entry: int, wanted: int) -> int:
         """Let the events `wanted` (bits) of a batch that is not finished wait again.
 
         The bits that did not wait; -1 when there is no such batch.
         """
-        found = self._find(entry)
+        found = self._slots.find(entry)
         if found is None:
             return -1
         page, offset = found
@@ -105,7 +76,7 @@ class Backlog:
             self._finish_in(page, offset, base, low, high, found)
         if found:
             self.history.forget(found)
-            self._drop_finished_pages()
+            self._slots.drop_finished_pages()
         return Ranges.gather(found)
 
     def _finish_in(self, page: Page, offset: int, base: int, first: int, last: int, found: list[Span]) -> None:
@@ -126,34 +97,13 @@ class Backlog:
         page.remaining[offset] = remaining - newly
         self.waiting -= newly
         if newly == remaining:
-            page.alive -= 1
-            self._has_finished_page = self._has_finished_page or not page.alive
-            self._forget_displaced(slot)
+            self._slots.finish(page, offset)
 
     def _keep_finished(self, slot: int, finished: int) -> None:
         if finished:
             self._finished[slot] = finished
         else:
             self._finished.pop(slot, None)
-
-    def _forget_displaced(self, slot: int) -> None:
-        if self._real_entry:
-            entry = self._real_entry.pop(slot, None)
-            if entry is not None:
-                del self._displaced[entry]
-
-    def _drop_finished_pages(self) -> None:
-        if not self.waiting:
-            kept: list[Page] = []
-        elif self._has_finished_page:
-            newest = self._pages[-1]
-            kept = [page for page in self._pages if page.alive or (page is newest and not page.is_full)]
-        else:
-            return
-        self._has_finished_page = False
-        self._pages = kept
-        self._first_slots = [page.first_slot for page in kept]
-        self._first_entries = [page.entries[0] for page in kept]
 
     # --- coming back (rule 5) ----------------------------------------------------------------------------------------
 
@@ -190,7 +140,7 @@ class Backlog:
     # --- asking ------------------------------------------------------------------------------------------------------
 
     def is_waiting(self, position: int) -> bool:
-        found = self._find(position >> INDEX_BITS)
+        found = self._slots.find(position >> INDEX_BITS)
         if found is None:
             return False
         page, offset = found
@@ -198,11 +148,11 @@ class Backlog:
         return index < page.events[offset] and not self._finished.get(page.first_slot + offset, 0) >> index & 1
 
     def needs(self, entry: int) -> bool:
-        return self._find(entry) is not None
+        return self._slots.find(entry) is not None
 
     def events_of(self, entry: int) -> int:
         """How many events the batch of this entry has, finished ones too."""
-        found = self._find(entry)
+        found = self._slots.find(entry)
         assert found is not None, f"entry {entry} is not in this backlog"
         return found[0].events[found[1]]
 
@@ -218,34 +168,29 @@ class Backlog:
 
     def entries_between(self, first: int, last: int) -> Iterator[int]:
         """The entries in first .. last that have something waiting here."""
-        for _, _, entry in self._between(first, last):
+        for _, _, entry in self._slots.between(first, last):
             yield entry
 
     def oldest_entry(self) -> int | None:
         """The least entry with something waiting here whose body was not carried elsewhere."""
-        carried, heap = self._bodies.carried, self._displaced_heap
-        while heap and (heap[0] not in self._displaced or heap[0] in carried):
-            heapq.heappop(heap)
-        oldest = self._oldest_in_order(carried)
-        if oldest is None or not heap:
-            return heap[0] if heap else oldest
-        return min(oldest, heap[0])
+        found = (self._slots.oldest_displaced(self._bodies.carried), self._oldest_in_order(self._bodies.carried))
+        return min((entry for entry in found if entry is not None), default=None)
 
     def _oldest_in_order(self, carried: dict[int, int]) -> int | None:
-        while (slot := self._slot_at_or_after(self._oldest_slot)) < self.next_slot:
+        while (slot := self._slots.at_or_after(self._oldest_slot)) < self.next_slot:
             self._oldest_slot = slot
-            page, offset = self._at(slot)
+            page, offset = self._slots.at(slot)
             entry = page.entries[offset]
-            if slot not in self._real_entry and entry not in carried:
+            if slot not in self._slots.real_entry and entry not in carried:
                 return entry
             self._oldest_slot += 1
         return None
 
     def may_span(self, first_entry: int, last_entry: int) -> bool:
         """No position between two entries is or can come to be displaced: one range may reach from the one to the other."""
-        if self.is_reopening or first_entry in self._displaced or last_entry in self._displaced:
+        if self.is_reopening or first_entry in self._slots.displaced or last_entry in self._slots.displaced:
             return False
-        if self._displaced and any(first_entry < entry < last_entry for entry in self._displaced):
+        if self._slots.displaced and any(first_entry < entry < last_entry for entry in self._slots.displaced):
             return False
         return not self._bodies.has_held or not self._bodies.held_between(first_entry, last_entry)
 
@@ -256,8 +201,8 @@ class Backlog:
 
         None at the end.
         """
-        for at in range(max(bisect_right(self._first_slots, slot) - 1, 0), len(self._pages)):
-            page = self._pages[at]
+        for at in range(self._slots.page_at(slot), len(self._slots.pages)):
+            page = self._slots.pages[at]
             remaining = page.remaining
             if page.first_slot > slot:
                 index = 0
@@ -272,7 +217,7 @@ class Backlog:
         if index >= events:
             return None
         slot = page.first_slot + offset
-        base = self._real_entry.get(slot, page.entries[offset]) << INDEX_BITS
+        base = self._slots.real_entry.get(slot, page.entries[offset]) << INDEX_BITS
         finished = self._finished.get(slot, 0)
         if not finished:
             return slot, base + index, events - index
@@ -283,55 +228,20 @@ class Backlog:
     def place_of(self, position: int) -> int:
         """Slot and index of a position, in one number; the end of the slot before it when the backlog does not have it."""
         entry = position >> INDEX_BITS
-        slot = self._displaced.get(entry)
+        slot = self._slots.displaced.get(entry)
         if slot is None:
-            slot, is_exact = self._lower_bound(entry)
+            slot, is_exact = self._slots.lower_bound(entry)
             if not is_exact:
                 return (slot << INDEX_BITS) - 1
         return slot << INDEX_BITS | position & INDEX_MASK
 
-    def _lower_bound(self, entry: int) -> tuple[int, bool]:
-        """The first slot that stores this entry or a later one, and whether it is really this one's."""
-        start = max(bisect_left(self._first_entries, entry) - 1, 0)
-        for page in self._pages[start : start + 2]:
-            offset = bisect_left(page.entries, entry)
-            if offset < len(page.entries):
-                slot = page.first_slot + offset
-                return slot, page.entries[offset] == entry and slot not in self._real_entry
-        return self.next_slot, False
-
     def slot_of(self, entry: int) -> int | None:
-        found = self._find(entry)
+        found = self._slots.find(entry)
         return None if found is None else found[0].first_slot + found[1]
 
     def oldest_slot(self) -> int:
         """The first slot with something waiting; `next_slot` when there is none."""
-        return self._slot_at_or_after(0)
-
-    def _slot_at_or_after(self, slot: int) -> int:
-        """The next slot, from this one on, with something remaining; `next_slot` when there is none."""
-        for at in range(max(bisect_right(self._first_slots, slot) - 1, 0), len(self._pages)):
-            page = self._pages[at]
-            remaining = page.remaining
-            for offset in range(max(slot - page.first_slot, 0), len(remaining)):
-                if remaining[offset]:
-                    return page.first_slot + offset
-        return self.next_slot
-
-    def _at(self, slot: int) -> tuple[Page, int]:
-        page = self._pages[bisect_right(self._first_slots, slot) - 1]
-        return page, slot - page.first_slot
-
-    def _find(self, entry: int) -> tuple[Page, int] | None:
-        """The page and offset of an entry that has something remaining."""
-        slot = self._displaced.get(entry)
-        if slot is not None:
-            return self._at(slot)
-        slot, is_exact = self._lower_bound(entry)
-        if not is_exact:
-            return None
-        page, offset = self._at(slot)
-        return (page, offset) if page.remaining[offset] else None
+        return self._slots.at_or_after(0)
 
     def _slots_in(self, ranges: Ranges) -> Iterator[tuple[Page, int, int, int, int]]:
         """(page, offset, first position of the batch, first index, last index) of everything in the ranges that may wait here."""
@@ -339,48 +249,32 @@ class Backlog:
         for first, last in ranges:
             entry = first >> INDEX_BITS
             if entry != last >> INDEX_BITS:
-                for page, offset, between in self._between(entry, last >> INDEX_BITS):
+                for page, offset, between in self._slots.between(entry, last >> INDEX_BITS):
                     base = between << INDEX_BITS
                     low, high = max(first - base, 0), min(last - base, page.events[offset] - 1)
                     if low <= high:
                         yield page, offset, base, low, high
                 continue
             if entry != known or found is None or not found[0].remaining[found[1]]:
-                known, found = entry, self._find(entry)
+                known, found = entry, self._slots.find(entry)
             if found is not None:
                 low, high = first & INDEX_MASK, min(last & INDEX_MASK, found[0].events[found[1]] - 1)
                 if low <= high:
                     yield *found, entry << INDEX_BITS, low, high
 
-    def _between(self, first: int, last: int) -> Iterator[tuple[Page, int, int]]:
-        """(page, offset, entry) of everything in entries first .. last that has something remaining; displaced slots last."""
-        for at in range(max(bisect_left(self._first_entries, first) - 1, 0), len(self._pages)):
-            page = self._pages[at]
-            entries, remaining = page.entries, page.remaining
-            end = bisect_right(entries, last)
-            for offset in range(bisect_left(entries, first), end):
-                if remaining[offset] and page.first_slot + offset not in self._real_entry:
-                    yield page, offset, entries[offset]
-            if end < len(entries):
-                break
-        if self._displaced:
-            for entry in self._displaced_between(first, last):
-                yield *self._at(self._displaced[entry]), entry
-
-    def _displaced_between(self, first: int, last: int) -> list[int]:
-        if last - first < len(self._displaced):
-            return [entry for entry in range(first, last + 1) if entry in self._displaced]
-        return sorted(entry for entry in self._displaced if first <= entry <= last)
-
     # --- as a whole --------------------------------------------------------------------------------------------------
+
+    @property
+    def next_slot(self) -> int:
+        return self._slots.next_slot
 
     @property
     def newest_entry(self) -> int:
         """The greatest entry ever placed here."""
-        return self._newest
+        return self._slots.newest_entry
 
     def pages(self) -> list[Page]:
-        return self._pages
+        return self._slots.pages
 
     def finished_in_part(self) -> dict[int, int]:
         """The bits that are finished, by slot, of batches that are finished in part."""
@@ -388,28 +282,22 @@ class Backlog:
 
     def displaced(self) -> dict[int, int]:
         """The real entry of each displaced slot."""
-        return self._real_entry
+        return self._slots.real_entry
 
     @classmethod
     def rebuilt(cls, bodies: Bodies, is_reopening: bool, newest_entry: int, next_slot: int, history: History) -> Backlog:
-        """An empty backlog that has been in use; `rebuild_page` and `rebuild_slots` bring back what waits."""
+        """An empty backlog that has been in use; the `rebuild` methods bring back what waits."""
         backlog = cls(bodies, is_reopening)
-        backlog._newest = newest_entry
-        backlog.next_slot = next_slot
+        backlog._slots = Slots(newest_entry, next_slot)
         backlog.history = history
         return backlog
 
     def rebuild_page(self, page: Page) -> None:
-        page.alive = sum(map(bool, page.remaining))
-        self._pages.append(page)
-        self._first_slots.append(page.first_slot)
-        self._first_entries.append(page.entries[0])
+        self._slots.add_full_page(page)
         self.waiting += sum(page.remaining)
 
     def rebuild_finished(self, slot: int, finished: int) -> None:
         self._finished[slot] = finished
 
     def rebuild_displaced(self, slot: int, entry: int) -> None:
-        self._real_entry[slot] = entry
-        self._displaced[entry] = slot
-        heapq.heappush(self._displaced_heap, entry)
+        self._slots.add_displaced(slot, entry)

@@ -14,7 +14,6 @@ from holdfast.destination.bodies import Bodies
 from holdfast.destination.dead import DeadQueue
 from holdfast.destination.effect import BacklogKey
 from holdfast.destination.name import DEAD
-from holdfast.destination.producers import WINDOW, Producer
 from holdfast.destination.queue import Queue
 from holdfast.destination.subscription import Subscription
 from holdfast.destination.topic import Topic
@@ -91,15 +90,6 @@ class Catalog:
         found = [backlog.oldest_entry() for backlog in self.backlogs()]
         found += [self._bodies.oldest_held(), self._bodies.oldest_carried()]
         return min((entry for entry in found if entry is not None), default=None)
-
-    def may_need_one_of(self, producer: Producer) -> bool:
-        """Somebody waits for an event of this producer, as far as can be told from its newest batches."""
-        entries = [entry for _, entry in producer.recent]
-        if any(self.is_needed(entry) for entry in entries):
-            return True
-        has_older = len(entries) == WINDOW
-        oldest = min((entry for entry in (self.oldest_needed(), *self._bodies.carried) if entry is not None), default=None)
-        return has_older and oldest is not None and oldest < min(entries)
 
     def needed_between(self, first: int, last: int) -> list[int]:
         """The entries whose bodies lie in first .. last of the channel and are needed, ascending."""

@@ -21,11 +21,11 @@ from __future__ import annotations
 
 import enum
 import heapq
-from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from holdfast.destination.backlog import Backlog
+from holdfast.destination.credit import Line, Receiver
 from holdfast.destination.receivers import Holder
 from holdfast.destination.runs import Runs
 from holdfast.event.position import INDEX_BITS, INDEX_MASK, Ranges
@@ -58,23 +58,7 @@ class _Delayed(NamedTuple):
     not_before_ms: int
 
 
-class _Receiver:
-    """What a holder may be given, and in which entries it holds something."""
-
-    def __init__(self, holder: Holder) -> None:
-        self.holder = holder
-        self.events = 0
-        self.bytes = 0
-        self.is_queued = False
-        self.entries: dict[int, None] = {}
-        self.newest = 0  # the last position it was handed
-
-    @property
-    def has_credit(self) -> bool:
-        return self.events > 0 and self.bytes > 0
-
-
-_State = _Receiver | _Delayed | _Waiting
+_State = Receiver | _Delayed | _Waiting
 FRESH, RETURNED, EXHAUSTED = _Waiting.FRESH, _Waiting.RETURNED, _Waiting.EXHAUSTED
 
 
@@ -85,12 +69,12 @@ class Delivery:
         self.delivered_up_to = backlog.history.delivered_up_to
         self._backlog = backlog
         self._limit = redelivery_limit
-        self._receivers: dict[Holder, _Receiver] = {}
-        self._turns: deque[_Receiver] = deque()
+        self._receivers: dict[Holder, Receiver] = {}
+        self._line = Line()
         self._states: Runs[_State] = Runs()
         self._cursor = (0, 0)  # slot and index of the first fresh place
         self._is_at_end = False
-        self._chain: tuple[_Receiver, int] | None = (
+        self._chain: tuple[Receiver, int] | None = (
             None  # who was handed which position just before the cursor, nothing passed over
         )
         self._returned: list[tuple[int, int, int]] = []  # heap of hints: place, first, last
@@ -102,10 +86,10 @@ class Delivery:
     def attach(self, holder: Holder, held: Ranges) -> None:
         """A holder comes (again), holding these. What it was thought to hold beside them is delivered again."""
         self.detach(holder)
-        receiver = self._receivers[holder] = _Receiver(holder)
+        receiver = self._receivers[holder] = Receiver(holder)
         for first, last in self._backlog.unfinished(held):
             for low, high, state in self._states.filled(first, last, FRESH):
-                if not isinstance(state, _Receiver):
+                if not isinstance(state, Receiver):
                     self._hold(receiver, low, high)
 
     def detach(self, holder: Holder) -> Ranges:
@@ -132,7 +116,7 @@ class Delivery:
         if receiver is not None:
             receiver.events += events
             receiver.bytes += bytes
-            self._queue_up(receiver)
+            self._line.join(receiver)
 
     def charge(self, holder: Holder, bytes: int) -> None:
         """So many bytes were sent to it; with no credit in bytes left it gets nothing more."""
@@ -149,11 +133,6 @@ class Delivery:
     def has_credit(self, holder: Holder) -> bool:
         receiver = self._receivers.get(holder)
         return receiver is not None and receiver.has_credit
-
-    def _queue_up(self, receiver: _Receiver) -> None:
-        if receiver.has_credit and not receiver.is_queued:
-            receiver.is_queued = True
-            self._turns.append(receiver)
 
     # --- what happens to the backlog ---------------------------------------------------------------------------------
 
@@ -190,14 +169,14 @@ class Delivery:
                     self._wait_again(first, last)
                     receiver.events += last - first + 1
         receiver.newest = 0
-        self._queue_up(receiver)
+        self._line.join(receiver)
 
     # --- handing out -------------------------------------------------------------------------------------------------
 
     def next(self, now_ms: int, events_max: int = 1000) -> Handout | None:
         """What the next holder gets: at most `events_max` events. None when nobody has credit or there is nothing to deliver."""
         self._wake_delayed(now_ms)
-        receiver = self._whose_turn()
+        receiver = self._line.first()
         if receiver is None:
             return None
         slices: list[HandoutSlice] = []
@@ -208,7 +187,7 @@ class Delivery:
         if not slices:
             return None
         receiver.events -= sum(handed.events for handed in slices)
-        self._turns.rotate(-1)
+        self._line.next()
         return Handout(receiver.holder, slices)
 
     def is_ready(self, now_ms: int) -> bool:
@@ -216,7 +195,7 @@ class Delivery:
         self._wake_delayed(now_ms)
         if self._exhausted:
             return True
-        return self._whose_turn() is not None and (bool(self._returned) or self._fresh_run(now_ms) is not None)
+        return self._line.first() is not None and (bool(self._returned) or self._fresh_run(now_ms) is not None)
 
     def take_exhausted(self) -> Ranges:
         """What was redelivered as often as allowed; told once.
@@ -236,16 +215,9 @@ class Delivery:
             heapq.heappop(self._delayed)
         return None
 
-    def _whose_turn(self) -> _Receiver | None:
-        while self._turns:
-            if self._turns[0].has_credit:
-                return self._turns[0]
-            self._turns.popleft().is_queued = False
-        return None
-
     # --- finding the next slice --------------------------------------------------------------------------------------
 
-    def _next_slice(self, receiver: _Receiver, wanted: int, now_ms: int) -> HandoutSlice | None:
+    def _next_slice(self, receiver: Receiver, wanted: int, now_ms: int) -> HandoutSlice | None:
         while (run := self._returned_run()) is not None:
             first, last = run
             end, deliveries = self._first_piece(first, last, wanted)
@@ -273,16 +245,16 @@ class Delivery:
             return end, None
         return min(end, first + wanted - 1), deliveries
 
-    def _hand(self, receiver: _Receiver, first: int, last: int, deliveries: int, is_adjoining: bool) -> HandoutSlice:
+    def _hand(self, receiver: Receiver, first: int, last: int, deliveries: int, is_adjoining: bool) -> HandoutSlice:
         self._hold(receiver, first, last)
         receiver.newest = last
         return HandoutSlice(first, last - first + 1, deliveries, is_adjoining)
 
-    def _is_adjoining(self, receiver: _Receiver, first: int) -> bool:
+    def _is_adjoining(self, receiver: Receiver, first: int) -> bool:
         """No position that this holder was not handed lies, or can come to lie, between what it was handed last and `first`."""
         if first == receiver.newest + 1:
             return True
-        if self._chain != (receiver, receiver.newest) or first < receiver.newest:
+        if self._chain is None or self._chain[0] is not receiver or not receiver.newest or first < receiver.newest:
             return False
         return self._backlog.may_span(receiver.newest >> INDEX_BITS, first >> INDEX_BITS)
 
@@ -337,7 +309,7 @@ class Delivery:
 
     # --- changing the state of positions -----------------------------------------------------------------------------
 
-    def _hold(self, receiver: _Receiver, first: int, last: int) -> None:
+    def _hold(self, receiver: Receiver, first: int, last: int) -> None:
         self._states.put(first, last, receiver)
         receiver.entries[first >> INDEX_BITS] = None
         self.in_flight += last - first + 1
@@ -367,13 +339,13 @@ class Delivery:
 
     def _forget(self, first: int, last: int) -> None:
         for low, high, state in self._states.cut(first, last):
-            if isinstance(state, _Receiver):
+            if isinstance(state, Receiver):
                 self.in_flight -= high - low + 1
                 entry = low >> INDEX_BITS
                 if not any(other is state for _, _, other in self._states.of_entry(entry)):
                     state.entries.pop(entry, None)
 
-    def _held_by(self, receiver: _Receiver) -> list[tuple[int, int]]:
+    def _held_by(self, receiver: Receiver) -> list[tuple[int, int]]:
         return [
             (first, last)
             for entry in receiver.entries

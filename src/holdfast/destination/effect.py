@@ -16,8 +16,8 @@ BacklogKey = tuple[str, str]
 class Placed(NamedTuple):
     """A batch is waiting in a backlog: positions first .. first + events - 1.
 
-    A command that places many batches at once (a deletion, in the dead queue) says so for the first of them only: whoever delivers
-    walks the backlog.
+    A command that places many batches at once (a deletion, in the dead queue) says so for the first of them only: whoever
+    delivers walks the backlog.
     """
 
     backlog: BacklogKey

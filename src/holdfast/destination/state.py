@@ -24,7 +24,6 @@ from holdfast.destination.sessions import Session
 
 Entries = list[int]
 Listing = list[dict[str, Any]]
-Names = list[str]
 
 
 class State:
@@ -58,27 +57,15 @@ class State:
     def destination(self, name: str) -> Destination:
         return self.catalog.find(name)
 
-    def kind_of(self, name: str) -> str | None:
-        """ "queue" or "topic"; None when there is no such destination."""
-        found = self.catalog.destinations.get(name)
-        return found.kind if found else None
-
-    def redelivery_limit(self, key: BacklogKey) -> int:
-        return self.catalog.queues[key].settings.redelivery_limit
-
-    def describe(self, name: str, kind: str | None = None) -> dict[str, Any]:
-        """What administration shows of a destination, which must be of this kind."""
-        return (self.catalog.topic(name) if kind == "topic" else self.catalog.find(name)).describe()
+    def describe(self, name: str) -> dict[str, Any]:
+        """What administration shows of a destination."""
+        return self.catalog.find(name).describe()
 
     def list(self) -> Listing:
         return self.catalog.listing()
 
     def sessions(self) -> dict[str, Session]:
         return self._sessions
-
-    def producers_with_unfinished(self) -> Names:
-        """The producers of whose batches some may be unfinished. None of the others has."""
-        return [producer.identifier for producer in self.producers if self.catalog.may_need_one_of(producer)]
 
     def receivers_of(self, session: str) -> dict[int, BacklogKey]:
         found = self._sessions.get(session)

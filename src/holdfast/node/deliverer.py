@@ -50,6 +50,7 @@ class Deliverer:
         self._places: dict[Holder, BacklogKey] = {}
         self._routes: dict[Holder, str] = {}
         self._held: dict[Holder, Ranges] = {}
+        self._early: set[Holder] = set()
         self._due: dict[BacklogKey, None] = {}
         self._working: dict[BacklogKey, asyncio.Task[None]] = {}
         self._awaited: dict[BacklogKey, set[Holder]] = {}
@@ -68,9 +69,18 @@ class Deliverer:
                 self.deliveries[key].prefer(early[key])
         for session in self._directory.sessions():
             for receiver, key in self._directory.receivers_of(session).items():
-                self._awaited.setdefault(key, set()).add((session, receiver))
+                if (session, receiver) in self._early:
+                    self._attach((session, receiver), key)
+                else:
+                    self._awaited.setdefault(key, set()).add((session, receiver))
+        self._early.clear()
         self._due = dict.fromkeys(self.deliveries)
         self._clock.call_later(self._settings.start_grace_ms, self._stop_waiting)
+
+    def came_early(self, holder: Holder) -> None:
+        """A receiver attached while the channel was still being replayed: it is here, and not waited for."""
+        if holder in self._routes:
+            self._early.add(holder)
 
     def _stop_waiting(self) -> None:
         self._awaited.clear()

@@ -159,6 +159,9 @@ class MessageManager:
                 self._bus.publish(each.origin, Reply(each.token, each.value, each.error))
         elif isinstance(each, effect.Claimed):
             self._become_primary(each)
+        elif isinstance(each, effect.Attached) and not self.is_primary:
+            assert self._deliverer is not None
+            self._deliverer.came_early((each.session, each.receiver))
         elif self.is_primary:
             assert self._deliverer is not None
             if isinstance(each, effect.DetachedReceiver) and each.reason:
@@ -212,7 +215,9 @@ class MessageManager:
     def _hear(self, message: object) -> None:
         assert self._deliverer is not None
         if isinstance(message, CreditGranted):
-            self._deliverer.grant((message.session, message.receiver), message.events, message.bytes)
+            self.when_primary(
+                partial(self._deliverer.grant, (message.session, message.receiver), message.events, message.bytes)
+            )
         elif isinstance(message, Holding):
             self._deliverer.expect((message.session, message.receiver), message.client_manager, message.held)
         elif isinstance(message, LinkDown):

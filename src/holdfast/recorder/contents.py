@@ -1,8 +1,8 @@
 """What a recorder holds on disk: events ready to be sent, in the order in which they were recorded.
 
-    FOLDER/journal     a small journal, all of it written before the first event
-    FOLDER/identity    who this recorder is, for the ids of its events
-    FOLDER/forwarded   how far its events are durable elsewhere
+    FOLDER/recording          a small journal, all of it written before the first event
+    FOLDER/recorder.identity  who this recorder is, for the ids of its events
+    FOLDER/forwarded          how far its events are durable elsewhere
 
     one entry:   version u8 │ kind u8 (0 queue, 1 topic) │ name length u16 │ destination, UTF-8 │ batch of one event
 
@@ -14,7 +14,6 @@ when it is written.
 
 from __future__ import annotations
 
-import contextlib
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,7 +24,7 @@ from holdfast.channel.journal.journal import Journal
 from holdfast.channel.journal.settings import JournalSettings
 from holdfast.channel.journal.writer import Draft, Outcome
 from holdfast.destination import command
-from holdfast.errors import BadSetting, BadUrl, JournalInUse, UnknownVersion
+from holdfast.errors import BadSetting, BadUrl, DiskFailed, JournalInUse, UnknownVersion
 from holdfast.event import identifier
 from holdfast.node.boot import Recorded
 from holdfast.node.identity import Identity
@@ -33,8 +32,9 @@ from holdfast.recorder.mark import ForwardedMark
 
 Kind = Literal["queue", "topic"]
 
-JOURNAL_FOLDER = "journal"
-IDENTITY_FILE = "identity"
+# Not what a server has in its folder: one that is given the other's folder by mistake must not write into it.
+JOURNAL_FOLDER = "recording"
+IDENTITY_FILE = "recorder.identity"
 MARK_FILE = "forwarded"
 SIZE_BYTES_DEFAULT = 4 << 20
 SIZE_BYTES_MIN = 128 << 10
@@ -90,13 +90,22 @@ class RecorderContents:
     def open(cls, place: str | Path, size_bytes: int = SIZE_BYTES_DEFAULT) -> RecorderContents:
         """Open, or create. JournalInUse when another process, or another Recorder of this one, has it."""
         folder = folder_of(place)
-        with contextlib.ExitStack() as opened:
-            journal = opened.enter_context(_journal_of(folder, size_bytes))
-            identity = Identity.open(folder / IDENTITY_FILE, site=0)
-            opened.callback(identity.close)
-            contents = cls(journal, identity, ForwardedMark(folder / MARK_FILE, journal.id))
-            opened.pop_all()
-        return contents
+        journal = _journal_of(folder, size_bytes)
+        try:
+            return cls(journal, Identity.open(folder / IDENTITY_FILE, site=0), ForwardedMark(folder / MARK_FILE, journal.id))
+        except OSError as problem:
+            journal.close()
+            raise DiskFailed(
+                f"recorder {folder} cannot be opened: {problem.strerror}; make room or mend the disk", reason=str(problem)
+            ) from problem
+        except BaseException:
+            journal.close()
+            raise
+
+    @staticmethod
+    def is_in(place: str | Path) -> bool:
+        """Something was recorded in this folder."""
+        return (folder_of(place) / JOURNAL_FOLDER).is_dir()
 
     @property
     def first(self) -> int:

@@ -86,8 +86,12 @@ class _Progress:
 
 async def _forward_once(recorder: Recorder, url: str, timeout: float) -> Forwarded:
     first, through = recorder.next_to_forward, recorder.last
+    deadline = asyncio.get_running_loop().time() + timeout
     try:
-        async with asyncio.timeout(timeout), open_forwarding(url, recorder.producer, first, timeout, "recorder") as forwarding:
+        async with (
+            open_forwarding(url, recorder.producer, first, timeout, "recorder") as forwarding,
+            asyncio.timeout_at(deadline),
+        ):
             skipped = min(max(forwarding.last_sequence - first + 1, 0), through - first + 1)
             await _Progress(recorder, forwarding).send(through)
     except TimeoutError as problem:

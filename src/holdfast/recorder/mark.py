@@ -25,7 +25,7 @@ class ForwardedMark:
         self._journal_id = journal_id
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         if os.fstat(self._file).st_size < _LENGTH:
-            os.pwrite(self._file, bytes(_LENGTH), 0)  # its space is taken before the disk is full
+            self._put(bytes(_LENGTH))  # its space is taken before the disk is full
 
     def read(self) -> int:
         """Everything up to this sequence arrived; 0 when nothing is known."""
@@ -38,8 +38,11 @@ class ForwardedMark:
 
     def write(self, sequence: int) -> None:
         mark = _MARK.pack(self._journal_id, sequence)
+        self._put(mark + _CHECKSUM.pack(crc32c.crc32c(mark)))
+
+    def _put(self, data: bytes) -> None:
         try:
-            os.pwrite(self._file, mark + _CHECKSUM.pack(crc32c.crc32c(mark)), 0)
+            os.pwrite(self._file, data, 0)
         except OSError:
             pass  # a hint that could not be left
 

@@ -185,9 +185,11 @@ class Recorder:
 
     def start_forwarding(self, url: str) -> Forwarder:
         """Send what is held, and from now on what is recorded, from a thread of its own, for as long as the recorder is open."""
+        from holdfast.client.url import parse
         from holdfast.recorder.forwarder import Forwarder
 
         self._opened()
+        parse(url)
         if self._forwarder is not None:
             raise Refused(f"recorder {self._folder} is being forwarded to {self._forwarder.url} already; stop that first")
         self._forwarder = Forwarder(self, url)
