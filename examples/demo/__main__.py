@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import FrameType
 
 import holdfast.blocking
 from examples.demo.account import Account, Kill, Log, Place
@@ -22,6 +23,7 @@ from examples.demo.process import Server, Worker
 from examples.demo.screen import Screen
 
 KILLS = 5
+INTERRUPTED = 130
 BETWEEN_KILLS_S = 3.0
 LOOK_S = 0.1
 # After the producers have stopped, everything must have been confirmed within this.
@@ -37,9 +39,30 @@ RECIPIENTS = {
 }
 
 
+class Interrupted(Exception):
+    """Somebody asked us to stop."""
+
+
+class Interruption:
+    """Signals are noted and looked at between steps: one that came in the midst of starting a process would leave it behind."""
+
+    def __init__(self) -> None:
+        self._is_asked = False
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._ask)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        self._is_asked = True
+
+    def check(self) -> None:
+        if self._is_asked:
+            raise Interrupted
+
+
 class Demo:
-    def __init__(self, folder: Path, screen: Screen) -> None:
+    def __init__(self, folder: Path, screen: Screen, interruption: Interruption) -> None:
         self._folder = folder
+        self._interruption = interruption
         self._screen = screen
         self._server = Server(folder / "data", folder / "server.log")
         self._producers: dict[str, Worker] = {}
@@ -99,6 +122,7 @@ class Demo:
 
     def _look(self) -> None:
         """Read what the processes wrote since the last look, and show it."""
+        self._interruption.check()
         for name in PRODUCERS:
             for line in self._logs[name].new_lines():
                 self.account.note_accepted(name, line)
@@ -121,12 +145,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="demo", description="Events, crashes, and nothing lost.")
     parser.add_argument("--kills", type=int, default=KILLS, help="how often the server is killed (default %(default)s)")
     kills = parser.parse_args().kills
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: sys.exit(130))
+    interruption = Interruption()
     with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder, Screen() as screen:
-        demo = Demo(Path(folder), screen)
+        demo = Demo(Path(folder), screen, interruption)
         try:
             demo.run(kills)
+        except Interrupted:
+            return INTERRUPTED
         finally:
             demo.close()
     screen.conclude(demo.account)

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
-from tests.nats_server import NatsServer
-
 from holdfast.channel.channel import Channel, Entry, Purpose, Receipt
 from holdfast.channel.jetstream import JetStreamChannel, JetStreamSettings
 from holdfast.channel.journal import JournalChannel, JournalSettings
 from holdfast.channel.memory import MemoryChannel, MemorySettings
 from holdfast.errors import Blocked
+from tests.nats_server import NatsServer
 
 KIB = 1 << 10
 MIB = 1 << 20

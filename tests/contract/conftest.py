@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.contract.channels import InMemory, Kind, OnJetStream, OnJournal
 from tests.nats_server import NatsServer
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.contract.channels import KIB, PATIENCE_S, TIGHT, Kind, append_all, commands, opened, read_up_to, reading
 
 from holdfast.channel.channel import COMMAND_BYTES_MAX, Channel, Entry, Receipt
 from holdfast.errors import Closed, HoldfastError, NoSuchPosition, TooLarge
+from tests.contract.channels import KIB, PATIENCE_S, TIGHT, Kind, append_all, commands, opened, read_up_to, reading
 
 # --- rule 1: numbered from 1, without a gap, in the order of the calls ------------------------------------------------
 

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from tests.contract.channels import KIB, PATIENCE_S, TIGHT, Kind, append_all, commands, fill, opened, read_up_to
 
 from holdfast.channel.channel import Buffer, Purpose
 from holdfast.errors import NoSuchPosition
+from tests.contract.channels import KIB, PATIENCE_S, TIGHT, Kind, append_all, commands, fill, opened, read_up_to
 
 # --- rule 6: one snapshot, whole or not at all ------------------------------------------------------------------------
 

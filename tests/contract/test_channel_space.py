@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.contract.channels import KIB, PATIENCE_S, TIGHT, Kind, append_all, commands, fill, opened, read_up_to, reading
 
 from holdfast.channel.channel import Entry, Pressure, Purpose
 from holdfast.errors import Blocked, NoSuchPosition
+from tests.contract.channels import KIB, PATIENCE_S, TIGHT, Kind, append_all, commands, fill, opened, read_up_to, reading
 
 # --- rule 5: release forgets a prefix, lazily, and nothing else -------------------------------------------------------
 

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.contract.places import name, server, url
 
 import holdfast
 from holdfast.client.client import Client
 from holdfast.client.recipient import Incoming
 from holdfast.errors import Closed, TimedOut
+from tests.contract.places import name, server, url
 
 __all__ = ["name", "server", "url"]
 

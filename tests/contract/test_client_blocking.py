@@ -7,7 +7,6 @@ import sys
 import threading
 
 import pytest
-from tests.contract.places import name, server, url
 
 import holdfast.blocking
 from holdfast.errors import (
@@ -22,6 +21,7 @@ from holdfast.errors import (
     Unreachable,
     WrongKind,
 )
+from tests.contract.places import name, server, url
 
 __all__ = ["name", "server", "url"]
 

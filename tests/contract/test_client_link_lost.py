@@ -6,12 +6,12 @@ import asyncio
 from collections import Counter
 
 import pytest
-from tests.contract.places import CuttingProxy, server
-from tests.server_process import ServerProcess, free_port
 
 import holdfast
 from holdfast.client.client import Client
 from holdfast.errors import LinkLost, Unreachable
+from tests.contract.places import CuttingProxy, server
+from tests.server_process import ServerProcess, free_port
 
 __all__ = ["server"]
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import nats
 import pytest
-from tests.contract.channels import KIB, MIB, PATIENCE_S, append_all, commands, fill, read_up_to, reading
-from tests.nats_server import NatsServer
 
 from holdfast.channel.channel import Purpose, Receipt
 from holdfast.channel.jetstream import JetStreamChannel, JetStreamSettings
@@ -18,6 +16,8 @@ from holdfast.channel.jetstream.entries import Entries
 from holdfast.channel.jetstream.reader import Reader
 from holdfast.channel.jetstream.settings import Names
 from holdfast.errors import BadName, BadSetting, Blocked, Damaged, HoldfastError, OutcomeUnknown, Unavailable
+from tests.contract.channels import KIB, MIB, PATIENCE_S, append_all, commands, fill, read_up_to, reading
+from tests.nats_server import NatsServer
 
 
 def settings(server: NatsServer, **others: Any) -> JetStreamSettings:

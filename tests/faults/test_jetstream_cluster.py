@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 
 import nats
 import pytest
-from tests.nats_server import NatsCluster
 
 from holdfast.channel.channel import Entry
 from holdfast.channel.jetstream import JetStreamChannel, JetStreamSettings
 from holdfast.channel.jetstream.settings import Names
 from holdfast.errors import BadSetting, OutcomeUnknown, Unavailable
+from tests.nats_server import NatsCluster
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.scripted_server import ScriptedServer, connected
 
 from holdfast.client.destination import Queue
 from holdfast.client.recipient import Incoming
@@ -15,6 +14,7 @@ from holdfast.errors import BatchDamaged, Detached, HoldfastError, LinkLost, NoS
 from holdfast.event import batch
 from holdfast.event.position import Ranges
 from holdfast.wire.frame import Attach, Credit, Deliver, DetachReceiver, Failed, ReceiverClosed, Settle, Slice
+from tests.scripted_server import ScriptedServer, connected
 
 BATCH = 1 << 16
 

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.errors import ProtocolError
+from holdfast.errors import Detached, ProtocolError
 from holdfast.session.session import QUESTIONS_MAX, ReceiverPlace, Session
 
 
 def test_a_receiver_that_was_not_opened_is_refused() -> None:
-    with pytest.raises(ProtocolError, match="attach it first"):
+    """A verdict may cross the closing of its receiver: that is no breach of the protocol."""
+    with pytest.raises(Detached, match="attach it first"):
         Session("s", "test", window=4).receiver(1)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import holdfast
@@ -17,6 +19,7 @@ from holdfast.errors import BadSetting, BadUrl
         ("file:/var/events", FileUrl("/var/events")),
         ("file:///var/events", FileUrl("/var/events")),
         ("file:a%20b", FileUrl("a b")),
+        ("file:a?journal_size=1G&reserve=8M", FileUrl("a", (("journal_size", "1G"), ("reserve", "8M")))),
         ("memory:", MemoryUrl("")),
         ("memory:shared", MemoryUrl("shared")),
         ("holdfast://one", ServerUrl((("one", 7400),))),
@@ -39,7 +42,7 @@ def test_any_other_is_refused_with_what_is_possible(url: str) -> None:
     with pytest.raises(BadUrl) as refusal:
         holdfast.connect(url)
 
-    assert any(word in refusal.value.sentence for word in ("write", "possible are", "leave out"))
+    assert any(word in refusal.value.sentence for word in ("write", "possible are", "leave out", "there are"))
 
 
 def test_a_timeout_that_is_over_before_it_begins_and_a_name_that_is_too_long_are_refused() -> None:
@@ -47,3 +50,17 @@ def test_a_timeout_that_is_over_before_it_begins_and_a_name_that_is_too_long_are
         holdfast.connect("memory:", timeout=0)
     with pytest.raises(BadSetting, match="name"):
         holdfast.connect("memory:", name="x" * 256)
+
+
+async def test_a_size_in_a_file_url_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadSetting, match="64M"):
+        async with holdfast.connect(f"file:{tmp_path}/data?journal_size=lots"):
+            pass
+
+
+async def test_the_sizes_of_an_embedded_journal_are_those_of_its_url(tmp_path: Path) -> None:
+    async with holdfast.connect(f"file:{tmp_path}/data?journal_size=64M&segment_size=1M&reserve=2M") as client:
+        await client.queue("orders").send("one")
+
+    sizes = {file.stat().st_size for file in (tmp_path / "data" / "journal").glob("segment-*")}
+    assert sizes == {1 << 20}

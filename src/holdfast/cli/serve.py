@@ -11,7 +11,6 @@ from holdfast.cli import help_text
 
 if TYPE_CHECKING:
     from holdfast.node.server import Server
-    from holdfast.node.settings import NodeSettings
 
 LISTEN_DEFAULT = "127.0.0.1:7400"
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -76,11 +75,13 @@ def serve(
 
     from holdfast.cli.running import run
     from holdfast.node.server import Server
-    from holdfast.node.settings import parse_address
+    from holdfast.node.settings import NodeSettings, journal_settings, parse_address
 
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     host, port = parse_address(listen)
-    settings = _settings(journal_size, reserve, segment_size, name, session_grace_ms)
+    settings = NodeSettings(
+        name=name, journal=journal_settings(journal_size, reserve, segment_size), session_grace_ms=session_grace_ms
+    )
 
     async def work() -> None:
         from holdfast.recorder.contents import RecorderContents
@@ -89,20 +90,6 @@ def serve(
         await Server(settings, data, host, port, boot).run(lambda server: _announce(server, host))
 
     run(work())
-
-
-def _settings(journal_size: str, reserve: str, segment_size: str, name: str, session_grace_ms: int) -> NodeSettings:
-    from holdfast.channel.journal.settings import JournalSettings
-    from holdfast.node.settings import NodeSettings, parse_size
-
-    size_bytes = parse_size(journal_size, "--journal-size")
-    journal = JournalSettings(
-        size_bytes=size_bytes,
-        initial_bytes=min(JournalSettings().initial_bytes, size_bytes),
-        segment_bytes=parse_size(segment_size, "--segment-size"),
-        reserve_bytes=parse_size(reserve, "--reserve"),
-    )
-    return NodeSettings(name=name, journal=journal, session_grace_ms=session_grace_ms)
 
 
 def _announce(server: Server, host: str) -> None:

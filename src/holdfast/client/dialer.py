@@ -58,7 +58,7 @@ class EmbeddedDialer:
         from holdfast.node import embedded
 
         if isinstance(self._url, FileUrl):
-            self._node = await embedded.open_file(self._url.folder)
+            self._node = await embedded.open_file(self._url.folder, **dict(self._url.options))
         else:
             self._node = await embedded.open_memory(self._url.name)
 

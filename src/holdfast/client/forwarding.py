@@ -36,7 +36,7 @@ class ReadyCommand(NamedTuple):
 class Forwarding:
     def __init__(self, session: Session, producer: str, first_sequence: int) -> None:
         self.producer = producer
-        # Everything below this number plus one is durable at the server, or was durable elsewhere before.
+        # Everything up to this sequence is durable: at the server, or, before we began, elsewhere.
         self.receipted_through = first_sequence - 1
         # What the server said of itself: it may be further than the recorder believes.
         self.last_sequence = 0
@@ -70,10 +70,6 @@ class Forwarding:
             self._raise_error()
             await self._change()
         return self.receipted_through
-
-    @property
-    def is_idle(self) -> bool:
-        return not self._in_flight
 
     def _say(self, ready: ReadyCommand) -> None:
         self._session.say(Send(ready.sequence, ready.kind), ready.command)

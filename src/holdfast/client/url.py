@@ -1,9 +1,10 @@
 """Where a client finds its events, as a URL.
 
-file:DIR                            a journal in a folder, opened by this process (relative, or absolute with a leading /)
-memory:                             nothing on disk, gone at close; each its own, for tests
-memory:NAME                         the same, shared by all of this process that say the same name
-holdfast://host[:7400][,host…]      a server, or one of several: whichever answers
+file:DIR                          a journal in a folder, opened by this process (relative, or absolute with a leading /)
+file:DIR?journal_size=1G          the same with settings: journal_size, reserve, segment_size, as of `holdfast serve`
+memory:                           nothing on disk, gone at close; each its own, for tests
+memory:NAME                       the same, shared by all of this process that say the same name
+holdfast://host[:7400][,host…]    a server, or one of several: whichever answers
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from urllib.parse import unquote
 from holdfast.errors import BadUrl
 
 PORT_DEFAULT = 7400
+FILE_OPTIONS = ("journal_size", "reserve", "segment_size")
 POSSIBLE = "file:DIR, memory:, memory:NAME and holdfast://HOST[:PORT][,HOST…]"
 
 
 @dataclass(frozen=True)
 class FileUrl:
     folder: str
+    options: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -44,12 +47,22 @@ def parse(url: str) -> Url:
     readers = {"file": _file, "memory": _memory, "holdfast": _server}
     if not colon or scheme not in readers:
         raise BadUrl(f"{url!r} is not a place for events; possible are {POSSIBLE}", url=url)
-    if has_options:
+    read = readers[scheme](place, url)
+    if not has_options:
+        return read
+    if not isinstance(read, FileUrl):
         first = options.partition("&")[0].partition("=")[0]
         raise BadUrl(
             f"{url!r}: there is no option {first!r}, nor any other for {scheme}: URLs; leave out what follows '?'", url=url
         )
-    return readers[scheme](place, url)
+    return FileUrl(read.folder, tuple(_option(each, url) for each in options.split("&")))
+
+
+def _option(text: str, url: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if name not in FILE_OPTIONS or not equals:
+        raise BadUrl(f"{url!r}: there is no option {name!r} for file: URLs; there are {', '.join(FILE_OPTIONS)}", url=url)
+    return name, unquote(value)
 
 
 def _file(place: str, url: str) -> Url:

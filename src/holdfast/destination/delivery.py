@@ -254,7 +254,7 @@ class Delivery:
         """No position that this holder was not handed lies, or can come to lie, between what it was handed last and `first`."""
         if first == receiver.newest + 1:
             return True
-        if self._chain is None or self._chain[0] is not receiver or not receiver.newest or first < receiver.newest:
+        if self._chain != (receiver, receiver.newest) or first < receiver.newest:
             return False
         return self._backlog.may_span(receiver.newest >> INDEX_BITS, first >> INDEX_BITS)
 

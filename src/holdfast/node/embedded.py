@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.node.node import Node
-from holdfast.node.settings import NodeSettings
+from holdfast.node.settings import NodeSettings, journal_settings
 from holdfast.wire import in_process
 from holdfast.wire.link import Link
 
@@ -43,8 +43,8 @@ class Embedded:
         return self
 
 
-async def open_file(folder: str, **settings: Any) -> Embedded:
-    node = await Node.open(Path(folder), NodeSettings.of(**settings))
+async def open_file(folder: str, **sizes: str) -> Embedded:
+    node = await Node.open(Path(folder), NodeSettings(journal=journal_settings(**sizes)))
     return await _started(Embedded(node))
 
 

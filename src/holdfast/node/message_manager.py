@@ -215,9 +215,7 @@ class MessageManager:
     def _hear(self, message: object) -> None:
         assert self._deliverer is not None
         if isinstance(message, CreditGranted):
-            self.when_primary(
-                partial(self._deliverer.grant, (message.session, message.receiver), message.events, message.bytes)
-            )
+            self.when_primary(partial(self._deliverer.grant, (message.session, message.receiver), message.events, message.bytes))
         elif isinstance(message, Holding):
             self._deliverer.expect((message.session, message.receiver), message.client_manager, message.held)
         elif isinstance(message, LinkDown):

@@ -22,6 +22,17 @@ def parse_size(text: str, name: str) -> int:
     return int(float(found[1]) * _UNITS[found[2].upper()])
 
 
+def journal_settings(journal_size: str = "4G", reserve: str = "16M", segment_size: str = "8M") -> JournalSettings:
+    """The sizes of a journal as people write them; what is set aside at first is never more than the whole."""
+    size_bytes = parse_size(journal_size, "journal_size")
+    return JournalSettings(
+        size_bytes=size_bytes,
+        initial_bytes=min(JournalSettings().initial_bytes, size_bytes),
+        segment_bytes=parse_size(segment_size, "segment_size"),
+        reserve_bytes=parse_size(reserve, "reserve"),
+    )
+
+
 def parse_address(text: str) -> tuple[str, int]:
     """Host and port from `HOST:PORT`, `[::1]:PORT`, `HOST` or `:PORT`."""
     host, colon, port = text.rpartition(":") if not text.endswith("]") else (text, "", "")

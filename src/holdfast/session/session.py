@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from holdfast.errors import ProtocolError
+from holdfast.errors import Detached, ProtocolError
 
 # Questions one session may have unanswered. A client sends its settled ranges together, so that a few are usual.
 QUESTIONS_MAX = 4_096
@@ -49,8 +49,8 @@ class Session:
 
     def receiver(self, number: int) -> ReceiverPlace:
         place = self.receivers.get(number)
-        if place is None:
-            raise ProtocolError(f"session {self.id} has no receiver {number}; attach it first", receiver=number)
+        if place is None:  # never attached, or closed by the server while this was on its way
+            raise Detached(f"receiver {number} of session {self.id} is not attached; attach it first, discard what it held")
         return place
 
     def check_producer(self, producer: str) -> None:
@@ -75,13 +75,14 @@ class Session:
         self._unanswered -= 1
 
     def went_away(self, now_ms: int) -> None:
-        """Its link is lost. What is on its way is answered to nobody."""
+        """Its link is lost."""
         self.away_since_ms = now_ms
-        self._unreceipted = 0
-        self._unanswered = 0
 
     def came_back(self) -> None:
+        """It is on a new link. What was outstanding on the old one is answered to nobody, and does not count here."""
         self.away_since_ms = None
+        self._unreceipted = 0
+        self._unanswered = 0
 
     def is_overdue(self, now_ms: int, grace_ms: int) -> bool:
         return self.away_since_ms is not None and now_ms - self.away_since_ms >= grace_ms

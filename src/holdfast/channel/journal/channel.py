@@ -211,7 +211,7 @@ class JournalChannel:
         while True:
             while number > self.durable:
                 await self._wait_for_more()
-            run = self._tail.run(number, RUN_COUNT_MAX) or await self._from_disk(self._journal.read_run, number)
+            run = self._tail.run(number, RUN_COUNT_MAX) or await self._from_disk(self._journal.read_run, number, self.durable)
             number = run[-1].number + 1
             yield run
 
@@ -261,7 +261,7 @@ class JournalChannel:
         async with self._saving:
             self._check_open()
             try:
-                for group in self._journal.snapshot_groups(chunks):
+                for group in self._journal.snapshot_groups(at, chunks):
                     await self._commit(group)
                 await self._commit([self._journal.snapshot_end(at)])
             finally:

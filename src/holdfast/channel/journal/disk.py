@@ -159,11 +159,13 @@ class PosixDisk:
 
     @staticmethod
     def _allocate(file: PosixFile, size: int) -> None:
-        """Written zeros are the allocation; `fallocate` before them only keeps the file in one piece where it is supported."""
+        """Written zeros are the allocation. `fallocate` before them keeps the file in one piece where that is supported, and
+        tells a full disk before any of it is taken from others."""
         try:
             os.posix_fallocate(file._descriptor, 0, size)
-        except OSError:
-            pass
+        except OSError as problem:
+            if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise
         zeros = bytes(min(size, _ZEROS_BYTES))
         for at in range(0, size, _ZEROS_BYTES):
             file.write((memoryview(zeros)[: size - at],), at)

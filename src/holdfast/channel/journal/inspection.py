@@ -1,6 +1,7 @@
 """Looking at a journal from outside: `verify` reads everything and says whether it is whole, `show` says what is where.
 
-Both only read, and need no lock. Of a journal that is in use they see what was durable when they looked.
+Both only read, and need no lock. Of a journal that is in use they see what is there at the moment: the group that is being
+written may look torn.
 """
 
 from __future__ import annotations
@@ -75,8 +76,16 @@ class _Still:
 
 
 def verify(folder: Path | str, *, disk: Disk | None = None) -> Report:
-    """Read the whole journal and check every record. Raises only DiskFailed, when the folder or a file cannot be read at all."""
+    """Read the whole journal and check every record. Raises only DiskFailed, when the folder or a file cannot be read at all.
+
+    Damage is looked at twice: an owner may have used a segment anew while it was read.
+    """
     disk, folder = disk or PosixDisk(), Path(folder)
+    report = _judged(disk, folder)
+    return _judged(disk, folder) if report.state == "damaged" else report
+
+
+def _judged(disk: Disk, folder: Path) -> Report:
     try:
         return _verified(disk, folder, _found(disk, folder))
     except JournalDamaged as problem:

@@ -186,23 +186,23 @@ class Journal:
     def save_snapshot(self, at: int, chunks: Iterable[Buffer]) -> None:
         """Keep this state as of entry `at`; whole or not at all. It replaces the one before when its last byte is durable."""
         try:
-            for group in self.snapshot_groups(chunks):
+            for group in self.snapshot_groups(at, chunks):
                 self._raise_refusal(self.commit(group))
             self._raise_refusal(self.commit([self.snapshot_end(at)]))
         finally:
             self.forget_snapshot()
 
-    def snapshot_groups(self, chunks: Iterable[Buffer]) -> Iterator[list[Draft]]:
+    def snapshot_groups(self, at: int, chunks: Iterable[Buffer]) -> Iterator[list[Draft]]:
         """The parts of a snapshot, in groups to be committed one after the other, then `snapshot_end`."""
         self._check_open()
+        if not 0 <= at <= self.durable:
+            raise NoSuchPosition(f"a snapshot as of entry {at}: the newest is {self.durable}; name one there is", entry=at)
         return parts_of(
             chunks, part_bytes=min(SNAPSHOT_GROUP_BYTES, self.plan.usable_bytes // 4), group_bytes=SNAPSHOT_GROUP_BYTES
         )
 
     def snapshot_end(self, at: int) -> Draft:
         """What makes the parts committed before it a snapshot."""
-        if not 0 <= at <= self.durable:
-            raise NoSuchPosition(f"a snapshot as of entry {at}: the newest is {self.durable}; name one there is", entry=at)
         return snapshot_end(at, self._writer)
 
     def forget_snapshot(self) -> None:
@@ -228,10 +228,10 @@ class Journal:
         self.check_readable(number)
         return self._reading.read_from(number)
 
-    def read_run(self, number: int) -> list[Entry]:
-        """Entries from `number` on, as many as are convenient, at least one."""
+    def read_run(self, number: int, last: int) -> list[Entry]:
+        """Entries from `number` on and not past `last`, as many as are convenient, at least one."""
         self._check_open()
-        return self._reading.run(number, self.durable)
+        return self._reading.run(number, last)
 
     def fetch(self, numbers: Sequence[int], bytes_max: int | None = None) -> list[Buffer]:
         """The commands with these numbers; with `bytes_max`, the answer ends when that is reached."""

@@ -30,6 +30,8 @@ NOTE_ROOM_BYTES = 512
 # How many spares have their file open already, so that taking one needs no new file descriptor.
 WARM_SPARES = 2
 NO_LIMIT = 1 << 62
+# A snapshot leaves one part in so many of upkeep's reserve to confirmations, which free space where a snapshot takes it.
+CONFIRMATIONS_SHARE = 4
 RETRY_FIRST_S = 1.0
 RETRY_MAX_S = 60.0
 
@@ -83,7 +85,7 @@ class Space:
         """How many spares events must leave alone."""
         return max(0, self._plan.upkeep_segments - self._upkeep_spent // self._plan.usable_bytes)
 
-    def refusal(self, purpose: Purpose, size: int, tail_left: int) -> Blocked | None:
+    def refusal(self, purpose: Purpose, size: int, tail_left: int, *, is_snapshot: bool = False) -> Blocked | None:
         """Why a record of `size` bytes cannot be taken; None when it can.
 
         It goes to the tail if it fits, to a new segment if not.
@@ -91,6 +93,8 @@ class Space:
         left = len(self._spares) - (size > tail_left)
         is_last = left == 0 and size <= tail_left and tail_left - size < NOTE_ROOM_BYTES
         kept_back = self._upkeep_segments if purpose is Purpose.EVENTS else 0
+        if is_snapshot:
+            kept_back = self._plan.upkeep_segments // CONFIRMATIONS_SHARE
         if left < kept_back or left < 0 or is_last:
             return self._blocked("events" if purpose is Purpose.EVENTS else "upkeep", purpose)
         return None

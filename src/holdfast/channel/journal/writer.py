@@ -186,7 +186,9 @@ class Writer:
         size = padded(len(draft.payload))
         if draft.kind == RELEASED and size <= left:
             return None
-        refusal = self._blocked.get(draft.purpose) or self._space.refusal(draft.purpose, size, left)
+        refusal = self._blocked.get(draft.purpose) or self._space.refusal(
+            draft.purpose, size, left, is_snapshot=draft.kind == SNAPSHOT_PART
+        )
         if refusal:
             self._blocked[draft.purpose] = refusal
         return refusal
