@@ -73,6 +73,7 @@ async def test_what_a_recipient_held_when_it_was_killed_is_delivered_to_another(
                 while len(seen) < 200:
                     event = await incoming.next(timeout=20)
                     seen.add(event.data)
+                    assert event.redelivered is (event.data < 100)
                     await event.confirm()
         assert seen == set(range(200))
 

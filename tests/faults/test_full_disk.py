@@ -1,4 +1,4 @@
-"""A2: a really full file system. What the reserve promises is still accepted, confirmations always are, and nothing accepted is lost."""
+"""A2: a really full file system. What the reserve promises is still accepted, confirmations always are, nothing is lost."""
 
 from __future__ import annotations
 
@@ -96,7 +96,6 @@ async def test_on_a_full_disk_the_reserve_takes_events_then_producers_are_blocke
             # Confirmations are always taken, although the disk is full and producers are blocked.
             half = accepted // 2
             await receive_all(client, range(half))
-            assert not small_file_system.joinpath("filler").stat().st_size == 0
 
             # The event that reports the shortage can be sent again once confirmations have freed space, disk still full.
             again, _ = await send_until_blocked(client, accepted)

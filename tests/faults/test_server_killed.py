@@ -1,4 +1,4 @@
-"""A5, A7, B4: SIGKILL of the server at random moments under load. Whatever was receipted is delivered; what was settled stays so."""
+"""A5, A7, B4: SIGKILL of the server at random moments under load. What was receipted is delivered; what was settled stays so."""
 
 from __future__ import annotations
 

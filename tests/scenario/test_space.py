@@ -47,7 +47,10 @@ async def test_what_was_carried_is_delivered_from_its_new_place_also_after_a_res
                 await incoming.settled(timeout=10)
         assert server.node.messages.upkeep.carried > 0
 
-    async with running(tmp_path / "data") as server, holdfast.connect(server.url) as client:
-        async with client.queue("stragglers").receive() as incoming:
-            event = await incoming.next(timeout=10)
-            assert (event.data, event.position) == ("the oldest of all", receipt.position)
+    async with (
+        running(tmp_path / "data") as server,
+        holdfast.connect(server.url) as client,
+        client.queue("stragglers").receive() as incoming,
+    ):
+        event = await incoming.next(timeout=10)
+        assert (event.data, event.position) == ("the oldest of all", receipt.position)

@@ -255,6 +255,11 @@ def test_row_14_right_records_of_the_same_group_behind_a_wrong_one_are_erased(mo
     assert verdict.is_torn
 
 
+@pytest.mark.parametrize("modest", MODEST)
+def test_row_14_the_head_of_a_record_that_was_only_begun_is_erased(modest: DurableMark | None) -> None:
+    assert judge_tail(TAIL, END, NEXT, NOTHING, modest, is_begun=True) == JudgedTail(END, END + 24)
+
+
 @pytest.mark.parametrize("any_mark", [*MODEST, mark(3, END + 8, NEXT)])
 def test_row_15_a_later_group_behind_a_wrong_record_is_damage_whatever_the_mark_says(any_mark: DurableMark | None) -> None:
     assert damaged_at(judge_tail(TAIL, END, NEXT, LATER_GROUP, any_mark)) == (segment_name(1), END)

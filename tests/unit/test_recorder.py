@@ -94,9 +94,12 @@ def test_an_id_that_the_event_brings_is_kept(tmp_path: Path) -> None:
 
 def test_a_full_recorder_says_so_keeps_everything_and_has_room_after_it_was_forwarded(tmp_path: Path) -> None:
     with Recorder(tmp_path, SMALL_BYTES) as recorder:
+        free = recorder.free_bytes
         taken = _fill(recorder)
 
         assert recorder.held == taken
+        assert free >= taken * 1000
+        assert recorder.free_bytes < 2000
         with pytest.raises(Blocked, match=f"is full and this event was not recorded; what it holds \\({taken} events\\) is safe"):
             recorder.record(b"x" * 1000, "orders")
         recorder.release(taken)

@@ -33,6 +33,12 @@ class LinkDown(NamedTuple):
     session: str
 
 
+class SessionGone(NamedTuple):
+    """Client manager: the session did not come back within its grace; give up on it."""
+
+    session: str
+
+
 class Question(NamedTuple):
     """Client manager: something about the state as applied, such as the list of destinations."""
 

@@ -89,7 +89,7 @@ def count_of(data: bytes | memoryview) -> int:
 
 
 def verify(data: bytes | memoryview) -> None:
-    """Refuse what is not a whole, sealed batch, without looking at a single event: its head must add up and its checksum fit."""
+    """Refuse what is not a whole, sealed batch, without looking at a single event: it must add up and carry its checksum."""
     view = memoryview(data)
     if len(view) < FIXED_LENGTH:
         raise BatchDamaged(f"a batch of {len(view)} bytes is shorter than its head; it was cut on the way")
@@ -103,6 +103,10 @@ def verify(data: bytes | memoryview) -> None:
     found = _checksum_of(view)
     if said != found:
         raise BatchDamaged(f"checksum {found:08x} of a batch is not the {said:08x} it was sealed with", said=said, found=found)
+    lengths = array("I")
+    lengths.frombytes(view[FIXED_LENGTH + source_length : FIXED_LENGTH + source_length + 8 * count])
+    if sum(lengths[:count]) != heads or sum(lengths[count:]) != bodies:
+        raise BatchDamaged("the lengths inside a batch do not add up; whoever sealed it is broken")
 
 
 def _source_in(data: memoryview) -> str:
@@ -110,6 +114,13 @@ def _source_in(data: memoryview) -> str:
         return str(data, "utf-8")
     except UnicodeDecodeError as problem:
         raise BatchDamaged(f"the source of a batch is not UTF-8 ({problem}); it was damaged on the way") from problem
+
+
+def slice_of(data: bytes | memoryview, first: int, count: int) -> bytes | memoryview:
+    """`Batch(data).slice(first, count)`, which costs nothing where the slice is the whole batch."""
+    if first == 0 and count == count_of(data):
+        return data
+    return Batch(data).slice(first, count)
 
 
 class Batch:

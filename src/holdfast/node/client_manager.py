@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from holdfast.bus.bus import Bus
-from holdfast.bus.message import Delivered, LinkDown, Question, ReceiverGone, Reply
+from holdfast.bus.message import Delivered, LinkDown, Question, ReceiverGone, Reply, SessionGone
 from holdfast.channel.channel import Channel, Pressure, Purpose, Receipt
 from holdfast.destination import command
 from holdfast.errors import HoldfastError
@@ -111,21 +111,18 @@ class ClientManager:
             link.drop_session(session.id)
 
     def _look_for_overdue(self) -> None:
-        """Give up on sessions that did not come back: what they hold goes to others (rule 4: detach is a command)."""
+        """Give up on sessions that did not come back: what they hold goes to others."""
         now = self.clock.now_ms()
         for session in [each for each in self.sessions.values() if each.is_overdue(now, self.settings.session_grace_ms)]:
             self.forget_session(session)
-            self.detach(session.id, now)
+            self.tell_messages(SessionGone(session.id))
         self._timer = self.clock.call_later(self.settings.session_grace_ms // _LOOKS_PER_GRACE, self._look_for_overdue)
 
-    def detach(self, session: str, now_ms: int) -> None:
-        self.append(command.Detach(session=session, at_ms=now_ms, epoch=self.messages.directory.epoch))
-
-    def detach_unclaimed(self) -> None:
+    def give_up_unclaimed(self) -> None:
         """Sessions of a former life that did not resume are given up on."""
-        for session in list(self.messages.directory.sessions()):
+        for session in self.messages.directory.sessions():
             if session not in self.sessions:
-                self.detach(session, self.clock.now_ms())
+                self.tell_messages(SessionGone(session))
 
     # --- destinations ------------------------------------------------------------------------------------------------
 

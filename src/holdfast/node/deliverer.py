@@ -21,7 +21,7 @@ from holdfast.destination.delivery import Delivery, Handout, HandoutSlice
 from holdfast.destination.directory import Directory
 from holdfast.errors import BatchDamaged, Blocked, Closed, HoldfastError
 from holdfast.event import position
-from holdfast.event.batch import Batch
+from holdfast.event.batch import slice_of
 from holdfast.event.position import Ranges
 from holdfast.node.clock import Clock
 from holdfast.node.settings import NodeSettings
@@ -35,6 +35,8 @@ BacklogKey = effect.BacklogKey
 FETCH_BYTES = 512 << 10
 FETCH_COUNT_MAX = 1_000
 EVENTS_MAX = 1_000
+# When even the dead queue's command finds no room, it is tried again after this.
+BURY_AGAIN_MS = 1_000
 
 
 class Deliverer:
@@ -50,6 +52,7 @@ class Deliverer:
         self._places: dict[Holder, BacklogKey] = {}
         self._routes: dict[Holder, str] = {}
         self._held: dict[Holder, Ranges] = {}
+        self._attachments: dict[Holder, int] = {}
         self._early: set[Holder] = set()
         self._due: dict[BacklogKey, None] = {}
         self._working: dict[BacklogKey, asyncio.Task[None]] = {}
@@ -124,6 +127,7 @@ class Deliverer:
 
     def _attach(self, holder: Holder, key: BacklogKey) -> None:
         self._places[holder] = key
+        self._attachments[holder] = self._attachments.get(holder, 0) + 1
         self.deliveries[key].attach(holder, self._held.pop(holder, Ranges()))
         awaited = self._awaited.get(key)
         if awaited is not None:
@@ -133,6 +137,7 @@ class Deliverer:
         self._places.pop(holder, None)
         self._routes.pop(holder, None)
         self._held.pop(holder, None)
+        self._attachments.pop(holder, None)
         self.deliveries[key].detach(holder)
         awaited = self._awaited.get(key)
         if awaited is not None:
@@ -189,23 +194,23 @@ class Deliverer:
             log.critical("some events of %s cannot be delivered: %s", key, problem)
 
     async def _hand_over(self, key: BacklogKey, delivery: Delivery, handout: Handout) -> None:
-        """Fetch and publish a handout in pieces of FETCH_BYTES; what the receiver's credit in bytes no longer covers is given
-        back.
+        """Fetch and publish a handout in pieces. What the receiver's credit in bytes no longer covers is given back; what was
+        fetched for a receiver that attached anew meanwhile is dropped: it was asked what it holds, and this is not part of it.
         """
-        slices = handout.slices
+        holder, slices = handout
+        attachment = self._attachments.get(holder)
         begin = 0
         while begin < len(slices):
-            if begin and not delivery.has_credit(handout.holder):
-                delivery.give_back(handout.holder, slices[begin:])
+            if begin and not delivery.has_credit(holder):
+                delivery.give_back(holder, slices[begin:])
                 return
-            end, ready = await self._fetch(key, slices, begin)
-            begin = end
-            if not ready:
-                continue
-            session, receiver = handout.holder
-            self._bus.publish(self.route(handout.holder), Delivered(session, receiver, ready))
-            self.events_delivered += sum(each.events for each in ready)
-            delivery.charge(handout.holder, sum(len(each.batch) for each in ready))
+            begin, ready = await self._fetch(key, slices, begin)
+            if self._attachments.get(holder) != attachment:
+                return
+            if ready:
+                self._bus.publish(self.route(holder), Delivered(*holder, ready))
+                self.events_delivered += sum(each.events for each in ready)
+                delivery.charge(holder, sum(len(each.batch) for each in ready))
 
     async def _fetch(self, key: BacklogKey, slices: Sequence[HandoutSlice], begin: int) -> tuple[int, list[DeliveredSlice]]:
         """Slices from `begin` on with their bytes, until FETCH_BYTES are reached; and where it stopped."""
@@ -213,16 +218,17 @@ class Deliverer:
         entries = [position.entry_of(each.first) for each in wanted]
         commands = await self._channel.fetch([self._directory.locate(entry) for entry in entries], FETCH_BYTES)
         ready: list[DeliveredSlice] = []
+        is_whole = True
         for each, entry, found in zip(wanted, entries, commands, strict=False):
             try:
-                batch = Batch(self._directory.batch_in(found, entry))
-                data = batch.slice(position.index_of(each.first), each.events)
+                data = slice_of(self._directory.batch_in(found, entry), position.index_of(each.first), each.events)
             except (BatchDamaged, IndexError) as problem:
-                await self._bury(
-                    key, Ranges.of((each.first, each.first + each.events - 1)), f"the batch cannot be read: {problem}"
-                )
+                ranges = Ranges.of((each.first, each.first + each.events - 1))
+                await self._bury(key, ranges, f"the batch cannot be read: {problem}")
+                is_whole = False
                 continue
-            ready.append(DeliveredSlice(each.first, each.events, each.deliveries, each.is_adjoining, data))
+            ready.append(DeliveredSlice(each.first, each.events, each.deliveries, each.is_adjoining and is_whole, data))
+            is_whole = True
         return begin + len(commands), ready
 
     async def _bury(self, key: BacklogKey, ranges: Ranges, reason: str) -> None:
@@ -233,6 +239,25 @@ class Deliverer:
             await self._channel.append(command.encode(dead), Purpose.UPKEEP)
         except Blocked as problem:
             log.error("%s: %s", key, problem)
+            if key in self.deliveries:
+                self.deliveries[key].returned(ranges, self._clock.now_ms() + BURY_AGAIN_MS)
+
+    # --- giving up on a session --------------------------------------------------------------------------------------
+
+    def give_up(self, session: str) -> None:
+        """It did not come back: what it was handed counts as delivered (rule 5), and goes to others (rule 4)."""
+        for holder, key in self._places.items():
+            if holder[0] == session and key in self.deliveries:
+                held = self.deliveries[key].held(holder)
+                if held:
+                    self._issue(command.Release(*key, session, held.to_bytes()))
+        self._issue(command.Detach(session, at_ms=self._clock.now_ms(), epoch=self.epoch))
+
+    def _issue(self, issued: command.Command) -> None:
+        future = self._channel.append(command.encode(issued), Purpose.UPKEEP)
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    # --- time --------------------------------------------------------------------------------------------------------
 
     def _set_timer(self, key: BacklogKey) -> None:
         """Come back when the earliest delayed event of a backlog is due."""

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from holdfast.bus.bus import Bus
-from holdfast.bus.message import CreditGranted, Holding, LinkDown, Question, ReceiverGone, Reply
+from holdfast.bus.message import CreditGranted, Holding, LinkDown, Question, ReceiverGone, Reply, SessionGone
 from holdfast.channel.channel import Channel, Entry, Purpose
 from holdfast.destination import command, effect
 from holdfast.destination.directory import Directory
@@ -179,7 +179,7 @@ class MessageManager:
         if claimed.node != self.name or self.applied <= self._tail:
             return  # an earlier life's claim, or another's
         self.is_primary = True
-        self._deliverer.begin(claimed.epoch, self._start_order.ranges)
+        self._deliverer.begin(claimed.epoch, self._start_order.early())
         self._upkeep.begin(claimed.epoch, self._snapshot_at)
         self._claimed.set()
         waiting, self._waiting = self._waiting, []
@@ -220,6 +220,8 @@ class MessageManager:
             self._deliverer.expect((message.session, message.receiver), message.client_manager, message.held)
         elif isinstance(message, LinkDown):
             self._deliverer.pause(message.session)
+        elif isinstance(message, SessionGone):
+            self.when_primary(partial(self._deliverer.give_up, message.session))
         elif isinstance(message, Question):
             self.when_primary(partial(self._answer, message))
 

@@ -58,7 +58,7 @@ class Node:
     async def start(self, before_claim: Callable[[], Awaitable[None]] | None = None) -> None:
         """Begin to accept and to replay; `messages.wait_until_primary` tells when deliveries begin."""
         await self.messages.start(before_claim)
-        self._clock.call_later(self.settings.start_grace_ms + self.settings.session_grace_ms, self.clients.detach_unclaimed)
+        self._clock.call_later(self.settings.start_grace_ms + self.settings.session_grace_ms, self.clients.give_up_unclaimed)
 
     async def close(self) -> None:
         await self.clients.stop()

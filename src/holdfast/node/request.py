@@ -123,10 +123,12 @@ class Request:
 
     def _detach_receiver(self, message: frame.DetachReceiver) -> None:
         session, receiver = self._session, message.receiver
-        session.receiver(receiver)
+        place = session.receiver(receiver)
         now = self._manager.now_ms()
         session.receivers.pop(receiver)
         self._submit(lambda origin, token: command.Detach(session.id, receiver, now, 0, origin, token))
+        if place.subscription.startswith("_"):  # a non-durable one was made for this receiver alone
+            self._manager.append(command.Unsubscribe(place.destination, place.subscription))
 
     def _close_session(self, message: frame.CloseSession) -> None:
         session, now = self._session, self._manager.now_ms()

@@ -45,7 +45,8 @@ class Server:
         except OSError as problem:
             await self.node.close()
             raise Unavailable(
-                f"cannot listen on {self._host}:{self._port} ({problem.strerror}); stop what uses the port or choose another with --listen"
+                f"cannot listen on {self._host}:{self._port} ({problem.strerror}); "
+                "stop what uses the port, or choose another with --listen"
             ) from problem
         except BaseException:
             await self.node.close()

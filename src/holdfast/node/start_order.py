@@ -19,12 +19,14 @@ from holdfast.event.position import Ranges
 
 class StartOrder:
     def __init__(self) -> None:
-        self.ranges: dict[effect.BacklogKey, Ranges] = {}
+        self._early: dict[effect.BacklogKey, list[tuple[int, int]]] = {}
         self._unfinished: frozenset[str] = frozenset()
 
     def reached_tail(self, directory: Directory) -> None:
         """Everything from before the start is applied: remember whose events are unfinished."""
-        oldest = directory.oldest_needed()
+        # By original number: a batch that was carried is as old as it was.
+        entries = [backlog.oldest_entry() for backlog in directory.backlogs().values()] + list(directory.bodies.carried)
+        oldest = min((entry for entry in entries if entry is not None), default=0)
         self._unfinished = frozenset(
             producer.identifier for producer in directory.producers if _may_have_unfinished(producer, directory, oldest)
         )
@@ -39,12 +41,16 @@ class StartOrder:
             return
         for each in effects:
             if isinstance(each, effect.Placed):
-                self.ranges.setdefault(each.backlog, Ranges()).add_last(each.first, each.first + each.events - 1)
+                self._early.setdefault(each.backlog, []).append((each.first, each.first + each.events - 1))
+
+    def early(self) -> dict[effect.BacklogKey, Ranges]:
+        """What goes before everything else, by backlog."""
+        return {key: Ranges.gather(ranges) for key, ranges in self._early.items()}
 
 
-def _may_have_unfinished(producer: Producer, directory: Directory, oldest_needed: int) -> bool:
+def _may_have_unfinished(producer: Producer, directory: Directory, oldest: int) -> bool:
     """Only the newest batches of a producer are known one by one; older ones may be unfinished if anything that old is needed."""
     entries = [entry for _, entry in producer.recent]
     if any(directory.catalog.is_needed(entry) for entry in entries):
         return True
-    return len(entries) == WINDOW and oldest_needed < min(entries)
+    return len(entries) == WINDOW and 0 < oldest < min(entries)

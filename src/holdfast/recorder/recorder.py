@@ -143,6 +143,11 @@ class Recorder:
         return contents.last + 1 - contents.first
 
     @property
+    def free_bytes(self) -> int:
+        """How much more can be recorded, heads included, before it is full."""
+        return self._opened().free_bytes
+
+    @property
     def next_to_forward(self) -> int:
         """The sequence of the oldest record that is not known to be durable elsewhere."""
         return self._opened().first

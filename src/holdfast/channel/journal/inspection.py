@@ -147,10 +147,10 @@ def _verified(disk: Disk, folder: Path, found: Found) -> Report:
     whole = f"whole: {entries} entries, every record carries its checksum"
     torn = f"{entries} entries are whole; the tail was torn by a crash, which is normal: opening the journal repairs it"
     return Report(
-        state="torn tail" if found.is_torn else "whole",
-        sentence=torn if found.is_torn else whole,
-        file=found.chain[-1].name if found.is_torn else "",
-        byte=found.tail.end if found.is_torn else 0,
+        state="torn tail" if found.tail.is_torn else "whole",
+        sentence=torn if found.tail.is_torn else whole,
+        file=found.chain[-1].name if found.tail.is_torn else "",
+        byte=found.tail.end if found.tail.is_torn else 0,
         first=_first(found),
         durable=found.next_entry - 1,
         entries=entries,

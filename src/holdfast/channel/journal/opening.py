@@ -51,7 +51,6 @@ class Found(NamedTuple):
     next_entry: int
     marks: Marks
     mark: DurableMark | None
-    is_torn: bool = False
 
     @property
     def headers(self) -> tuple[Header, ...]:
@@ -130,12 +129,13 @@ def _look_at_tail(disk: Disk, folder: Path, judged: Judged, mark: DurableMark | 
         rest = file.read(header.segment_bytes - tail.end, tail.end)
     finally:
         file.close()
-    verdict = judge_tail(header, tail.end, tail.index.next_entry, [*strays(rest, tail.end, life=tail.life, seed=tail.seed)], mark)
+    behind = [*strays(rest, tail.end, life=tail.life, seed=tail.seed)]
+    is_begun = length_at(rest, 0, tail.life) is not None
+    verdict = judge_tail(header, tail.end, tail.index.next_entry, behind, mark, is_begun=is_begun)
     if isinstance(verdict, JournalDamaged):
         raise verdict
     chain, kept = marks.held(segments)
-    is_torn = verdict.is_torn or length_at(rest, 0, tail.life) is not None
-    return Found(judged, kept, chain, verdict, tail.index.next_entry, marks, mark, is_torn)
+    return Found(judged, kept, chain, verdict, tail.index.next_entry, marks, mark)
 
 
 def as_chain(judged: Judged) -> Chain:

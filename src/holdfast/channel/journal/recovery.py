@@ -21,7 +21,7 @@ repaired by guessing.
     12   a link's end lies outside its segment, entry numbers run backwards    damaged: that file
     ---  -------------------------------------------------------------------  ------------------------------------------------
     13   the tail ends in nothing (zeros, or what a former life left)          normal: use it as it is
-    14   the tail ends in a wrong record, right ones of the same group behind  normal, torn: erase what is behind, use the rest
+    14   the tail ends in a wrong record, at most its own group behind it      normal, torn: erase what is behind, use the rest
     15   the tail ends in a wrong record, a later group behind                 damaged: that byte
     16   13 or 14, but the durable mark says that more was durable             damaged: that byte
     17   the durable mark names a newer generation than there is               damaged: the journal's newest segment is missing
@@ -49,7 +49,7 @@ from holdfast.channel.journal.layout import (
     segment_name,
     segment_number,
 )
-from holdfast.channel.journal.record import Stray
+from holdfast.channel.journal.record import HEAD_BYTES, Stray
 from holdfast.errors import HoldfastError, JournalDamaged, NotAJournal, UnknownVersion
 
 
@@ -203,14 +203,15 @@ def _judge_link(older: Header, newer: Header) -> JournalDamaged | None:
 
 
 def judge_tail(
-    tail: Header, end: int, next_entry: int, strays: Sequence[Stray], mark: DurableMark | None
+    tail: Header, end: int, next_entry: int, strays: Sequence[Stray], mark: DurableMark | None, *, is_begun: bool = False
 ) -> JudgedTail | JournalDamaged:
-    """Rows 13 to 18. `end`: after the last right record; `strays`: right records behind it."""
+    """Rows 13 to 18. `end`: after the last right record; `strays`: right records behind it; `is_begun`: a head stands there."""
     later = [stray for stray in strays if stray.group > end]
     if later:
         return damaged(_name(tail), end, f"a record is wrong, and behind it, at byte {later[0].byte}, stands one written later")
     problem = _judge_mark(tail, end, next_entry, mark) if mark else None
-    return problem or JudgedTail(end, max((stray.end for stray in strays), default=end))
+    begun = end + HEAD_BYTES if is_begun else end
+    return problem or JudgedTail(end, max((stray.end for stray in strays), default=begun))
 
 
 def _judge_mark(tail: Header, end: int, next_entry: int, mark: DurableMark) -> JournalDamaged | None:

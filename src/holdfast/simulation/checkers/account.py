@@ -5,8 +5,8 @@
     order kept           each recipient sees each producer's events, first deliveries, in the order they were sent
     nothing invented     nothing is delivered that was never sent
 
-Used by the simulation, by the faults tests and by the demo alike. Recipients that compete for one queue share an audience: an event is meant
-for each audience once. Duplicates before settling are allowed (a crash may cost a confirm), and are counted.
+Used by the simulation, by the faults tests and by the demo alike. Recipients that compete for one queue share an audience: an
+event is meant for each audience once. Duplicates before settling are allowed (a crash may cost a confirm), and are counted.
 """
 
 from __future__ import annotations
