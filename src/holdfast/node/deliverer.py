@@ -182,7 +182,7 @@ class Deliverer:
         delivery = self.deliveries[key]
         try:
             while self.deliveries.get(key) is delivery:
-                handout = delivery.next(self._clock.now_ms(), EVENTS_MAX)
+                handout = delivery.next(self._clock.now_ms(), self._share(key, delivery))
                 if handout is None:
                     break
                 await self._hand_over(key, delivery, handout)
@@ -192,6 +192,11 @@ class Deliverer:
             pass
         except HoldfastError as problem:  # what could not be read stays where it is, unfinished; the rest goes on
             log.critical("some events of %s cannot be delivered: %s", key, problem)
+
+    def _share(self, key: BacklogKey, delivery: Delivery) -> int:
+        """How much one receiver gets at a time: where several compete, not all that there is, whatever credit the first has."""
+        waiting = self._directory.backlog(key).waiting - delivery.in_flight
+        return max(1, min(EVENTS_MAX, -(-waiting // max(1, len(delivery.holders())))))
 
     async def _hand_over(self, key: BacklogKey, delivery: Delivery, handout: Handout) -> None:
         """Fetch and publish a handout in pieces. What the receiver's credit in bytes no longer covers is given back; what was
