@@ -195,7 +195,7 @@ class JournalChannel:
                 waiting.answer.set_exception(outcome)
             else:
                 waiting.answer.set_result(Receipt(outcome, 1, True))
-        self._wake_readers()
+        self._loop.call_soon(self._wake_readers)  # a turn later: receipts are on their way before anything is applied
         self._tend()
         if self._waiting and not self._is_scheduled:
             self._is_scheduled = True
