@@ -10,7 +10,9 @@ async with holdfast.connect("file:./events") as client:
             ...
             await event.confirm()
 
-Programs without a loop use `holdfast.blocking`, which has the same names. Importing this package loads only what is then used.
+Programs without a loop use `holdfast.blocking`, which has the same names. What can go wrong is in `holdfast.errors`.
+
+Importing this package loads only what is then used.
 """
 
 from __future__ import annotations
@@ -21,8 +23,11 @@ from holdfast.errors import Damaged, HoldfastError, OutcomeUnknown, Refused, Una
 
 if TYPE_CHECKING:
     from holdfast.client.client import Client, connect
-    from holdfast.client.receipt import Receipt
+    from holdfast.client.destination import Queue, Topic
+    from holdfast.client.pipeline import Pipeline
+    from holdfast.client.receipt import Receipt, Receipts
     from holdfast.client.received import ReceivedEvent
+    from holdfast.client.recipient import Incoming
     from holdfast.event.event import Event
     from holdfast.recorder.recorder import Recorder
 
@@ -33,11 +38,16 @@ __all__ = [
     "Damaged",
     "Event",
     "HoldfastError",
+    "Incoming",
     "OutcomeUnknown",
+    "Pipeline",
+    "Queue",
     "Receipt",
+    "Receipts",
     "ReceivedEvent",
     "Recorder",
     "Refused",
+    "Topic",
     "Unavailable",
     "__version__",
     "connect",
@@ -47,9 +57,14 @@ _WHERE = {
     "Client": "holdfast.client.client",
     "connect": "holdfast.client.client",
     "Event": "holdfast.event.event",
+    "Incoming": "holdfast.client.recipient",
+    "Pipeline": "holdfast.client.pipeline",
+    "Queue": "holdfast.client.destination",
     "Receipt": "holdfast.client.receipt",
+    "Receipts": "holdfast.client.receipt",
     "ReceivedEvent": "holdfast.client.received",
     "Recorder": "holdfast.recorder.recorder",
+    "Topic": "holdfast.client.destination",
 }
 
 

@@ -122,6 +122,12 @@ class Closed(Refused):
     code = "closed"
 
 
+class WrongLoop(Refused):
+    """A client was used from another event loop than the one it was opened in."""
+
+    code = "wrong-loop"
+
+
 class ProtocolError(Refused):
     """The other side did not speak the protocol. Never caused by an application's data."""
 

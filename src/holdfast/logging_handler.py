@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from holdfast.destination.name import check_destination
 from holdfast.event.event import Event
 from holdfast.recorder.contents import Kind
 from holdfast.recorder.recorder import Recorder
@@ -38,6 +39,7 @@ class EventHandler(logging.Handler):
         level: int | str = logging.NOTSET,
     ) -> None:
         super().__init__(level)
+        check_destination(destination)
         self._is_ours = not isinstance(recorder, Recorder)
         self.recorder = recorder if isinstance(recorder, Recorder) else Recorder(recorder, source="logging")
         self.destination = destination

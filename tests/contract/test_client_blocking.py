@@ -175,3 +175,21 @@ def test_ctrl_c_ends_a_wait_and_the_client_goes_on() -> None:
     done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60)
 
     assert (done.stdout, done.stderr, done.returncode) == ("interrupted True\n", "", 0)
+
+
+def test_a_client_used_in_a_forked_child_says_so_instead_of_waiting_for_ever() -> None:
+    """P14: threads do not survive a fork, and nobody would ever answer."""
+    program = """
+import os, signal, sys, holdfast.blocking
+with holdfast.blocking.connect("memory:") as client:
+    child = os.fork()
+    if not child:
+        signal.alarm(10)
+        try:
+            client.queue("q").send(1, timeout=1)
+        except holdfast.Refused as problem:
+            os._exit(7 if "connect again" in str(problem) else 8)
+        os._exit(9)
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert subprocess.run([sys.executable, "-c", program], timeout=30, check=False).returncode == 7

@@ -64,7 +64,7 @@ class Primary:
                 case Finished(key, ranges):
                     self.deliveries[key].finished(ranges)
                     self.drop(key, ranges)
-                case Returned(key, ranges, not_before_ms):
+                case Returned(key, ranges, not_before_ms, _):
                     self.deliveries[key].returned(ranges, not_before_ms)
                     self.drop(key, ranges)
                 case Attached(session, receiver, key):

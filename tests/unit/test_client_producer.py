@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.client.destination import Queue
 from holdfast.client.receipt import Receipt
-from holdfast.errors import Blocked, Closed, LinkLost, OutcomeUnknown, ProtocolError, TimedOut, UnknownVersion
+from holdfast.errors import Blocked, Closed, LinkLost, OutcomeUnknown, ProtocolError, TimedOut, UnknownVersion, Unreachable
 from holdfast.event import position
 from holdfast.event.identifier import COUNTER_MAX
 from holdfast.wire.frame import Failed, ForgetProducer, Goodbye, Hello, OpenProducer, OpenSession, Receipted, Send, Welcome
@@ -117,7 +117,7 @@ async def test_a_producer_that_the_server_has_forgotten_says_that_the_outcome_is
         await queue.send(3)
 
         assert [message.token for message in server.of(Send)] == [1, 2, 1]
-        assert [message.producer for message in server.of(OpenProducer)] == ["", "p1", ""]
+        assert [message.producer for message in server.of(OpenProducer)] == ["", ""]
 
 
 async def test_the_number_of_a_refused_batch_is_used_again_when_nothing_behind_it_was_accepted() -> None:
@@ -245,3 +245,72 @@ async def test_a_new_start_for_identifiers_is_fetched_before_the_old_one_is_used
 
         assert isinstance(receipt.identifier, int)
         assert receipt.identifier > old + COUNTER_MAX
+
+
+async def test_a_first_batch_in_flight_when_the_session_was_given_up_is_not_sent_a_second_time() -> None:
+    """It may be in the channel, and nobody remembers its number any more: sent again it would count twice (rule 6)."""
+    server = ScriptedServer()
+    server.is_receipting = False
+    async with connected(server) as connection:
+        queue = Queue(connection.session, "q")
+        lost = begin(queue.send(1))
+        await server.hear(Send)
+        server.is_resuming = False
+        server.cut()
+
+        with pytest.raises(LinkLost, match="forgot the session"):
+            await lost
+
+        assert [message.token for message in server.of(Send)] == [1]
+
+
+async def test_a_producer_with_a_hole_is_forgotten_before_the_next_one_sends_even_if_the_link_is_lost_meanwhile() -> None:
+    """Rule 6: what lies behind the hole is accepted and held back; only forgetting places it, and before what follows."""
+    server = ScriptedServer()
+    server.is_receipting = False
+    server.answers[ForgetProducer] = lambda message: None  # type: ignore[assignment,return-value]
+    async with connected(server) as connection:
+        queue = Queue(connection.session, "q")
+        tasks = [begin(queue.send(bytes(70_000))) for _ in range(2)]
+        await server.hear(Send, 2)
+        server.say(Failed(1, Blocked.code, "unavailable", "no room"))
+        server.say(Receipted(2, 9, 1, True))
+        await asyncio.gather(*tasks, return_exceptions=True)
+        server.is_receipting = True
+        following = begin(queue.send(3))
+        await server.hear(ForgetProducer)
+        del server.answers[ForgetProducer]
+        server.cut()
+
+        await following
+
+        kinds = [type(message) for message in server.heard if isinstance(message, ForgetProducer | OpenProducer | Send)]
+        assert kinds == [OpenProducer, Send, Send, ForgetProducer, ForgetProducer, OpenProducer, Send]
+
+
+async def test_a_batch_that_is_in_flight_before_a_hole_is_sent_again_after_a_lost_link() -> None:
+    server = ScriptedServer()
+    server.is_receipting = False
+    async with connected(server) as connection:
+        queue = Queue(connection.session, "q")
+        first, refused = [begin(queue.send(bytes(70_000))) for _ in range(2)]
+        await server.hear(Send, 2)
+        server.say(Failed(2, Blocked.code, "unavailable", "no room"))
+        with pytest.raises(Blocked):
+            await refused
+        server.is_receipting = True
+        server.cut()
+
+        assert (await first).position == position.of(101)
+
+
+async def test_sends_that_time_out_while_there_is_no_link_leave_nothing_behind() -> None:
+    server = ScriptedServer()
+    async with connected(server) as connection:
+        server.is_refusing_links = True
+        server.cut()
+        for _ in range(20):
+            with pytest.raises(Unreachable):
+                await Queue(connection.session, "q").send(bytes(10_000), timeout=0.001)
+
+        await asyncio.wait_for(connection.session.producer.flushed(5), 1)

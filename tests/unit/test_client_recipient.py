@@ -10,10 +10,23 @@ import pytest
 
 from holdfast.client.destination import Queue
 from holdfast.client.recipient import Incoming
-from holdfast.errors import BatchDamaged, Detached, HoldfastError, LinkLost, NoSuchDestination
+from holdfast.destination import command
+from holdfast.errors import BatchDamaged, Detached, HoldfastError, LinkLost, NoSuchDestination, TimedOut
 from holdfast.event import batch
 from holdfast.event.position import Ranges
-from holdfast.wire.frame import Attach, Credit, Deliver, DetachReceiver, Failed, ReceiverClosed, Settle, Slice
+from holdfast.wire.frame import (
+    FRAME_BYTES_MAX,
+    Answered,
+    Attach,
+    Credit,
+    Deliver,
+    DetachReceiver,
+    Failed,
+    ReceiverClosed,
+    Settle,
+    Slice,
+    encode_lead,
+)
 from tests.scripted_server import ScriptedServer, connected
 
 BATCH = 1 << 16
@@ -235,3 +248,114 @@ async def test_several_tasks_may_wait_for_events_of_one_receiver() -> None:
         server.deliver(1, (BATCH, 3, False))
 
         assert sorted([event.position for event in await asyncio.gather(*waiting)]) == [BATCH, BATCH + 1, BATCH + 2]
+
+
+async def test_a_receiver_that_holds_ten_thousand_batches_attaches_again_and_settles_them_in_frames_that_fit() -> None:
+    """Every list of ranges that travels fits its frame, and its command, however many slices a program keeps to itself."""
+    server = ScriptedServer()
+    async with receiving(server, credit=20_000) as incoming:
+        server.deliver(1, *((number * BATCH, 1, False) for number in range(1, 10_001)))
+        events = await take(incoming, 10_000)
+        server.cut()
+        for event in events:
+            event.confirm()  # type: ignore[attr-defined]
+        await incoming.settled(timeout=20)
+
+    assert len(encode_lead(1, server.of(Attach)[1], 0)) < FRAME_BYTES_MAX
+    assert sum(len(ranges(each)) for each in server.of(Settle)) == 10_000
+    for each in server.of(Settle):
+        assert len(command.encode(command.Confirm("q", "", "s1", each.ranges))) < 1 << 16
+
+
+async def test_credit_that_is_used_up_while_other_receivers_are_still_attaching_is_granted_again() -> None:
+    server = ScriptedServer()
+    async with connected(server) as connection:
+        queue = Queue(connection.session, "q")
+        async with queue.receive(credit=1) as incoming, queue.receive():
+            await server.hear(Credit, 2)
+            answers: list[Attach] = []
+            server.answers[Attach] = lambda message: answers.append(message) or None  # type: ignore[assignment,func-returns-value,return-value]
+            server.cut()
+            await server.hear(Attach, 3)
+            server.say(Answered(answers[0].token))
+            await server.hear(Attach, 4)  # the second one is not answered yet: the session is not ready
+            server.deliver(1, (BATCH, 1, False))
+            await take(incoming, 1)
+            waiting = asyncio.ensure_future(incoming.next(timeout=5))
+            await asyncio.sleep(0)
+            del server.answers[Attach]
+            server.say(Answered(answers[1].token))
+
+            await server.hear(Credit, 5)
+            server.deliver(1, (2 * BATCH, 1, False))
+
+            assert (await waiting).position == 2 * BATCH
+
+
+async def test_a_receiver_that_could_not_be_closed_in_good_order_is_detached_over_the_next_link() -> None:
+    """Otherwise the server would keep what it held for it, and give it to nobody, for as long as the client lives."""
+    server = ScriptedServer()
+    async with connected(server) as connection:
+        incoming = await Queue(connection.session, "q").receive().open()
+        server.deliver(1, (BATCH, 5, False))
+        await take(incoming, 1)
+        server.is_refusing_links = True
+        server.cut()
+        with pytest.raises(HoldfastError):
+            await incoming.close(timeout=0.02)
+        server.is_refusing_links = False
+
+        (detached,) = await server.hear(DetachReceiver)
+
+        assert detached.receiver == 1
+
+
+async def test_asking_again_and_again_for_an_event_that_does_not_come_costs_no_memory() -> None:
+    server = ScriptedServer()
+    async with receiving(server) as incoming:
+        for _ in range(100):
+            with pytest.raises(TimedOut):
+                await incoming.next(timeout=0)
+
+        assert not incoming._waiting
+
+
+async def test_thousands_of_different_verdicts_travel_a_few_at_a_time() -> None:
+    """The server bounds the questions of a session: a client that noted more without a link must not be cut off for it."""
+    server = ScriptedServer()
+    async with receiving(server) as incoming:
+        server.deliver(1, (BATCH, 300, False))
+        server.is_settling = False
+        for number, event in enumerate([await incoming.next(timeout=5) for _ in range(300)]):
+            await event.reject(f"reason {number}")
+        incoming.flush()
+        await server.hear(Settle)
+        await asyncio.sleep(0)
+        assert len(server.of(Settle)) <= 32
+
+        server.is_settling = True
+        server.cut()
+        await incoming.settled(timeout=10)
+
+    assert len({each.reason for each in server.of(Settle)}) == 300
+
+
+async def test_what_was_released_and_not_answered_is_not_claimed_again_after_a_lost_link() -> None:
+    """Somebody else may hold it by now; after a restart of the server only what receivers claim says who holds what (P7)."""
+    server = ScriptedServer()
+    server.is_settling = False
+    async with receiving(server) as incoming:
+        server.deliver(1, (BATCH, 3, False))
+        events = [await incoming.next(timeout=5) for _ in range(3)]
+        await events[0].release()
+        await events[1].confirm()
+        incoming.flush()
+        await server.hear(Settle, 2)
+        server.is_settling = True
+        server.cut()
+
+        await server.hear(Settle, 4)
+
+        assert list(Ranges.from_bytes(server.of(Attach)[1].held)) == [(BATCH + 1, BATCH + 2)]
+        assert server.heard.index(server.of(Settle)[3]) < server.heard.index(server.of(Attach)[1])
+        await incoming.settled(timeout=5)

@@ -107,7 +107,7 @@ def test_a_release_brings_events_back_counted_and_not_before_its_time_rule_5(man
     manager.ask(Release("orders", "", "ann", ranges(entry), 5_000))
 
     backlog = manager.directory.backlog(ORDERS)
-    assert manager.effects[0] == Returned(ORDERS, Ranges.of((of(entry), of(entry, 1))), 5_000)
+    assert manager.effects[0] == Returned(ORDERS, Ranges.of((of(entry), of(entry, 1))), 5_000, "ann")
     assert backlog.deliveries(of(entry)) == 1
     assert backlog.not_before_over(of(entry), of(entry, 1)) == [(of(entry), of(entry, 1), 5_000)]
 

@@ -42,6 +42,9 @@ class Background:
         if threading.current_thread() is self._thread:
             work.close()
             raise Closed("holdfast.blocking was called from its own loop; use holdfast.connect and await there")
+        if not self.is_alive:
+            work.close()
+            raise Closed("this client belongs to the process that was forked; connect again in this one")
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return future.result()

@@ -11,6 +11,7 @@ from holdfast.blocking.recipient import Incoming
 from holdfast.client.destination import Destination as AsyncDestination
 from holdfast.client.destination import Queue as AsyncQueue
 from holdfast.client.destination import Topic as AsyncTopic
+from holdfast.client.destination import check_many
 from holdfast.client.outgoing import EventFields, Outgoing, prepare
 from holdfast.client.pipeline import Pipeline as AsyncPipeline
 from holdfast.client.receipt import Receipt, Receipts
@@ -28,6 +29,7 @@ class Pipeline:
         self._background = background
         self._make = make
         self._pipeline: AsyncPipeline | None = None
+        self._is_left = False
         self._events: HandOver[Outgoing] = HandOver(background, self._put)
 
     def _opened(self) -> AsyncPipeline:
@@ -48,6 +50,8 @@ class Pipeline:
     def send(self, data: Any = None, **fields: Unpack[EventFields]) -> None:
         """Hand over an event; waits only when too much is unsent."""
         self._opened()
+        if self._is_left:
+            raise Closed("the pipeline was left; open another to send more")
         event = prepare(data, fields)
         if len(self._events) >= HANDED_OVER_MAX:
             self._background.run(self._taken())
@@ -73,6 +77,7 @@ class Pipeline:
         return self._opened().receipts
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._is_left = True
         try:
             self.flush()
         except HoldfastError:
@@ -95,6 +100,7 @@ class Destination:
 
     def send_many(self, events: Iterable[Any], *, timeout: float | None = None) -> Receipts:
         """Send many, each data or an `Event`, and wait until all are durable. They are taken from the iterable in this thread."""
+        check_many(events)
         with self.pipeline(timeout=timeout) as pipeline:
             for event in events:
                 pipeline.send(event)

@@ -101,6 +101,7 @@ class Incoming:
                 raise
 
     def __iter__(self) -> Iterator[ReceivedEvent]:
+        self._opened()
         while True:
             try:
                 event = self.next()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,20 +14,26 @@ import msgspec
 
 from holdfast.errors import BadEvent
 
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]*)")
+_NUMBER = re.compile(_WHOLE.pattern + r"(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 
 
 def parse_data(text: str) -> Any:
-    """JSON if it is, text otherwise: `{"sku": 7}` is a dict, `hello` is itself."""
+    """JSON if it is, text otherwise: `{"sku": 7}` is a dict, `hello` is itself. What is not even text is sent as bytes."""
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
         return text
+    except UnicodeEncodeError:
+        return os.fsencode(text)
 
 
 def read_data(given: str) -> Iterator[Any]:
     """The data of each event: one for JSON or @FILE, one a line for stdin."""
     if given == "-":
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            sys.stdin.reconfigure(errors="surrogateescape")
         for line in sys.stdin:
             yield parse_data(line.rstrip("\n"))
     elif given.startswith("@"):
@@ -45,7 +54,7 @@ def _read_file(path: Path) -> Any:
 
 
 def parse_properties(given: list[str] | None) -> dict[str, bool | int | float | str | None]:
-    """NAME=VALUE, where a value that reads as a number, true, false or null is one."""
+    """NAME=VALUE, where a value that JSON reads as a number, true, false or null is one; `007` and `nan` are text."""
     properties: dict[str, bool | int | float | str | None] = {}
     for each in given or []:
         name, equals, value = each.partition("=")
@@ -58,9 +67,6 @@ def parse_properties(given: list[str] | None) -> dict[str, bool | int | float | 
 def _value(text: str) -> bool | int | float | str | None:
     if text in _WORDS:
         return _WORDS[text]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+    if not _NUMBER.fullmatch(text):
+        return text
+    return int(text) if _WHOLE.fullmatch(text) else float(text)

@@ -9,6 +9,8 @@ from holdfast.errors import HoldfastError
 USAGE = 2
 INTERRUPTED = 130
 FAULT = 70
+# What the sentence of a client says in Python, said for the command line.
+HINTS = {"wrong-kind": "on the command line, --topic says that it is a topic, and no --topic that it is a queue"}
 EXIT_CODES = {"refused": 1, "unavailable": 3, "outcome-unknown": 4, "damaged": 5}
 
 
@@ -18,6 +20,8 @@ def exit_code_of(problem: HoldfastError) -> int:
 
 def report(code: str, sentence: str, *, as_json: bool) -> None:
     """One line on stderr."""
+    if code in HINTS:
+        sentence = f"{sentence} ({HINTS[code]})"
     if as_json:
         import msgspec
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 TIMED_OUT = 3
 # Events handed over ahead of printing.
 CREDIT_MAX = 1_000
+# How long a link may take: not longer than the wait for an event, but a short wait for an event is no reason to hurry.
+LINK_SECONDS_MIN = 5.0
+LINK_SECONDS_MAX = 30.0
 
 Count = Annotated[int | None, typer.Option("--count", metavar="N", min=1, help="Stop after so many events; without it, go on.")]
 Wait = Annotated[
@@ -81,7 +84,7 @@ async def _receive(
     printed = 0
     credit = min(count or CREDIT_MAX, CREDIT_MAX)
     async with (
-        holdfast.connect(url, name="holdfast receive") as client,
+        holdfast.connect(url, name="holdfast receive", timeout=max(timeout or LINK_SECONDS_MAX, LINK_SECONDS_MIN)) as client,
         _incoming(client, destination, is_topic, subscription, credit) as incoming,
     ):
         while count is None or printed < count:

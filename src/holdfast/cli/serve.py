@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +12,7 @@ from holdfast.cli import help_text
 
 if TYPE_CHECKING:
     from holdfast.node.server import Server
+    from holdfast.recorder.contents import RecorderContents
 
 LISTEN_DEFAULT = "127.0.0.1:7400"
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -84,12 +86,23 @@ def serve(
     )
 
     async def work() -> None:
-        from holdfast.recorder.contents import RecorderContents
-
-        boot = (lambda: RecorderContents.open(boot_recorder)) if boot_recorder is not None else None
-        await Server(settings, data, host, port, boot).run(lambda server: _announce(server, host))
+        await Server(settings, data, host, port, _boot(boot_recorder)).run(lambda server: _announce(server, host))
 
     run(work())
+
+
+def _boot(folder: Path | None) -> Callable[[], RecorderContents] | None:
+    """How to open the boot Recorder; none when nothing was ever recorded there, which is as good a start as any."""
+    import logging
+
+    from holdfast.recorder.contents import RecorderContents
+
+    if folder is None:
+        return None
+    if not RecorderContents.is_in(folder):
+        logging.getLogger("holdfast.server").warning("there is no recorder in %s; the server starts without it", folder)
+        return None
+    return lambda: RecorderContents.open(folder)
 
 
 def _announce(server: Server, host: str) -> None:

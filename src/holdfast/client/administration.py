@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from holdfast.client import checks
 from holdfast.client.destination import check_name, check_subscription
 from holdfast.client.gathering import Kind
-from holdfast.errors import BadSetting
+from holdfast.destination.command import Settings
 from holdfast.wire.frame import Manage
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class Administration:
 
     async def _manage(self, action: str, timeout: float | None, **arguments: Any) -> Any:
         session = self._opened()
-        allowed = session.connection.timeout if timeout is None else timeout
+        allowed = checks.seconds(timeout, session.connection.timeout)
         return await session.ask(lambda token: Manage(token, action, arguments), allowed)
 
     async def create_queue(self, name: str, *, redelivery_limit: int = 0, timeout: float | None = None) -> None:
@@ -37,19 +38,15 @@ class Administration:
         await self._create(name, "topic", redelivery_limit, timeout)
 
     async def _create(self, name: str, kind: Kind, redelivery_limit: int, timeout: float | None) -> None:
-        if not isinstance(redelivery_limit, int) or redelivery_limit < 0:
-            raise BadSetting(
-                f"redelivery_limit {redelivery_limit!r} is not a number of deliveries; give 1 or more, or 0 for no limit",
-                setting="redelivery_limit",
-            )
-        await self._manage("create", timeout, name=check_name(name), kind=kind, redelivery_limit=redelivery_limit)
+        limit = Settings(redelivery_limit).redelivery_limit  # which refuses what is none
+        await self._manage("create", timeout, name=check_name(name), kind=kind, redelivery_limit=limit)
 
     async def delete(self, name: str, *, timeout: float | None = None) -> None:
         """Delete a queue or topic: receivers are closed, what waits in it goes to the dead events."""
         await self._manage("delete", timeout, name=check_name(name))
 
     async def destinations(self, *, timeout: float | None = None) -> list[dict[str, Any]]:
-        """What there is."""
+        """The queues and topics there are: name, kind, what waits in each, what is in flight, who receives."""
         return list(await self._manage("list", timeout))
 
     async def describe(self, name: str, *, timeout: float | None = None) -> dict[str, Any]:
@@ -69,5 +66,5 @@ class Administration:
         return list(await self._manage("subscriptions", timeout, topic=check_name(topic)))
 
     async def status(self, *, timeout: float | None = None) -> dict[str, Any]:
-        """How the server is."""
+        """How the server is: what it has applied, how much room is left, and whether it is short of it (`is_short`, `reason`)."""
         return dict(await self._manage("status", timeout))

@@ -13,6 +13,7 @@ import socket
 from types import TracebackType
 from typing import Self
 
+from holdfast.client import checks
 from holdfast.client.administration import Administration
 from holdfast.client.connection import Connection
 from holdfast.client.destination import Queue, Topic
@@ -35,18 +36,23 @@ def connect(url: str, *, name: str = "", timeout: float = TIMEOUT_S) -> Client:
     return Client(url, name=name, timeout=timeout)
 
 
+def _checked_name(name: str) -> str:
+    if not isinstance(name, str) or len(name) > NAME_LENGTH_MAX or not name.isprintable():
+        raise BadSetting(
+            f"a client's name {name!r:.40} is not printable text of at most {NAME_LENGTH_MAX} characters; choose another",
+            setting="name",
+        )
+    return name
+
+
 class Client(Administration):
+    """A client of one place of events. Made by `connect`, used inside `async with`, in the loop that opened it."""
+
     def __init__(self, url: str, *, name: str = "", timeout: float = TIMEOUT_S) -> None:
         self._dialer = dialer_for(parse(url))
-        if not isinstance(name, str) or len(name) > NAME_LENGTH_MAX:
-            raise BadSetting(f"a client's name is text of at most {NAME_LENGTH_MAX} characters", setting="name")
-        if not timeout > 0:
-            raise BadSetting(
-                f"a timeout of {timeout} s is over before it begins; give a positive number of seconds", setting="timeout"
-            )
         self.url = url
-        self.name = name
-        self.timeout = timeout
+        self.name = _checked_name(name)
+        self.timeout = checks.seconds(timeout, TIMEOUT_S)
         self._connection: Connection | None = None
 
     async def open(self) -> Self:
@@ -72,7 +78,9 @@ class Client(Administration):
 
     def _opened(self) -> Session:
         if self._connection is None:
-            raise Closed("the client is not open yet; use it inside `async with holdfast.connect(…) as client`")
+            raise Closed(
+                "the client is not open; use it inside `async with holdfast.connect(…)`, or `with holdfast.blocking.connect(…)`"
+            )
         self._connection.check_open()
         return self._connection.session
 

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
+from holdfast.client import checks
 from holdfast.client.dialer import Dialer
 from holdfast.client.session import Session
 from holdfast.errors import Closed, Damaged, HoldfastError, LinkLost, ProtocolError, Refused, Unreachable, by_code
@@ -65,9 +66,15 @@ class Connection:
             self._conversation.say(number, message)
             self._link.send(Frame(number, message, body))
 
+    def push(self) -> None:
+        """Send what was said now, not at the end of the turn."""
+        if self._link is not None:
+            self._link.flush()
+
     async def until_ready(self, deadline: float) -> None:
         """Wait for a link. Unreachable when there is none in time, Closed when there will be none."""
         self.check_open()
+        checks.same_loop(self.loop)
         try:
             async with asyncio.timeout_at(deadline):
                 while not self.session.is_ready:
@@ -101,6 +108,7 @@ class Connection:
     async def close(self) -> None:
         if self._closed is not None:
             return
+        checks.same_loop(self.loop)
         await self.session.close(min(self.timeout, 5.0) if self.session.is_ready else 0)
         await self._end(Closed("the client was closed by this program; connect again to go on"))
 
@@ -188,6 +196,8 @@ class Connection:
         if link is not self._link:
             return
         said = error if isinstance(error, HoldfastError) else None
+        if said is not None and not self._welcomed.done():
+            said = ProtocolError(f"{link.peer} does not answer as a Holdfast server does; are host and port right?")
         sentence = f"the link to {link.peer} was lost ({error or 'closed by the server'})"
         if self._problem is None or said is not None:
             self._problem = said or Unreachable(sentence)

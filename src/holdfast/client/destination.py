@@ -3,16 +3,18 @@ subscription."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
+from holdfast.client import checks
 from holdfast.client.gathering import Kind
 from holdfast.client.outgoing import EventFields, prepare
 from holdfast.client.pipeline import Pipeline
 from holdfast.client.receipt import Receipt, Receipts
 from holdfast.client.recipient import CREDIT_BYTES, CREDIT_EVENTS, Incoming
 from holdfast.destination import name as names
-from holdfast.errors import BadName
+from holdfast.errors import BadEvent
+from holdfast.event.event import Event
 
 if TYPE_CHECKING:
     from holdfast.client.session import Session
@@ -20,18 +22,20 @@ if TYPE_CHECKING:
 
 def check_name(name: str) -> str:
     """Refuse what cannot be a name before it travels. Dead events may be received; to send to them is refused by the server."""
-    if not isinstance(name, str):
-        raise BadName(f"a name is text, not {type(name).__name__}; write it in quotes")
     if name != names.DEAD:
         names.check_destination(name)
     return name
 
 
 def check_subscription(name: str) -> str:
-    if not isinstance(name, str):
-        raise BadName(f"a name is text, not {type(name).__name__}; write it in quotes")
     names.check_subscription(name)
     return name
+
+
+def check_many(events: Iterable[Any]) -> None:
+    """Refuse one event where many are expected: the letters of a text, or the names in a dict, are never meant."""
+    if isinstance(events, str | bytes | Mapping | Event) or not isinstance(events, Iterable):
+        raise BadEvent(f"send_many takes a list of events, not {type(events).__name__}; send one with send")
 
 
 class Destination:
@@ -50,17 +54,22 @@ class Destination:
     async def send(self, data: Any = None, *, timeout: float | None = None, **fields: Unpack[EventFields]) -> Receipt:
         """Send one event, data with fields or an `Event`, and wait until it is durable.
 
+        Data is bytes, text (as UTF-8), or anything JSON can hold, and arrives as JSON has it: a tuple or a set as a list, NaN as
+        None. `fields` are those of `Event`: `type`, `properties`, `priority` …
+
         Raises BadEvent and TooLarge for what cannot be sent; Unreachable, TimedOut and Blocked when nothing happened; LinkLost
         when it was sent and no receipt came in time: it may be accepted, or still be, once. A cancelled send may be accepted
         too.
         """
         event = prepare(data, fields)
-        allowed = self._session.connection.timeout if timeout is None else timeout
-        self._session.connection.check_open()
-        return await self._session.producer.send(self.name, self.KIND, event, allowed)
+        connection = self._session.connection
+        connection.check_open()
+        checks.same_loop(connection.loop)
+        return await self._session.producer.send(self.name, self.KIND, event, checks.seconds(timeout, connection.timeout))
 
     async def send_many(self, events: Iterable[Any], *, timeout: float | None = None) -> Receipts:
         """Send many, each data or an `Event`, and wait until all are durable; their receipts in order."""
+        check_many(events)
         async with self.pipeline(timeout=timeout) as pipeline:
             for event in events:
                 await pipeline.send(event)

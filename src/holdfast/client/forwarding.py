@@ -95,6 +95,9 @@ class Forwarding:
             self._refusals[sequence] = error
             self._changed.set()
 
+    def begin_anew(self) -> None:
+        """A durable producer outlives its session."""
+
     async def resume(self, window: int, deadline: float) -> None:
         """Rule 6: ask what arrived, send the rest again in order."""
         answer = await self._session.ask_now(

@@ -44,7 +44,7 @@ class Gathering:
     __slots__ = (
         "_entry", "_first_id", "_has_groups", "_ids", "_places", "_proof", "_withdrawn", "after", "bodies", "command",
         "count", "delay_ms", "destination", "earliest_expiry_ms", "error", "finished", "heads", "is_open", "key", "kind",
-        "latest_expiry_ms", "priority", "sequence", "size", "timer", "waiters", "was_sent",
+        "latest_expiry_ms", "priority", "sequence", "size", "waiters", "was_sent",
     )  # fmt: skip
 
     def __init__(self, key: object, destination: str, kind: Kind, priority: int, delay_ms: int, after: int) -> None:
@@ -62,7 +62,6 @@ class Gathering:
         self.latest_expiry_ms = 0
         self.waiters: list[Waiter] = []
         self.finished: list[Callable[[Gathering], None]] = []
-        self.timer: asyncio.TimerHandle | None = None
         self.command = b""
         self.sequence = 0
         self.was_sent = False
@@ -102,6 +101,7 @@ class Gathering:
         """This event is not to be sent after all. Only before it is sealed."""
         assert not self.command
         self._withdrawn.add(index)
+        self.heads[index] = self.bodies[index] = b""
 
     def seal(self, producer: str, sequence: int, source: str, ids: Counter, now_ms: int) -> None:
         """Become the command that is sent, and sent again."""
@@ -146,9 +146,6 @@ class Gathering:
     def _finish(self) -> None:
         self.command = b""
         self.heads, self.bodies = [], []
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
 
     def _let_go(self) -> None:
         self.waiters = []

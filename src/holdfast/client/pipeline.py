@@ -17,6 +17,7 @@ from collections.abc import Awaitable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from holdfast.client import checks
 from holdfast.client.gathering import BATCH_BYTES, EVENT_BYTES, Gathering, Kind
 from holdfast.client.outgoing import AFTER_TIME_OF_BINARY, BEFORE_TIME, EventFields, Outgoing, prepare
 from holdfast.client.receipt import Receipts
@@ -36,7 +37,7 @@ class Pipeline:
         self._producer = session.producer
         self._destination = destination
         self._kind: Kind = kind
-        self._timeout = session.connection.timeout if timeout is None else timeout
+        self._timeout = checks.seconds(timeout, session.connection.timeout)
         self._plain: Gathering | None = None  # the newest gathering, if events that have nothing but data go there
         self._gatherings: list[Gathering] = []
         self._unfinished = 0
@@ -70,6 +71,7 @@ class Pipeline:
             raise self._error
         if self._is_closed:
             raise Closed("the pipeline was left; open another to send more")
+        self._session.connection.check_open()
         gathering = self._producer.gathering(self, self._destination, self._kind, event.priority, event.delay_ms)
         if not self._gatherings or gathering is not self._gatherings[-1]:
             self._gatherings.append(gathering)
@@ -94,7 +96,7 @@ class Pipeline:
     async def flush(self, timeout: float | None = None) -> Receipts:
         """Wait until everything sent so far is accepted; its receipts, which are also added to `receipts`. Raises the first
         refusal."""
-        allowed = self._timeout if timeout is None else timeout
+        allowed = checks.seconds(timeout, self._timeout)
         deadline = self._session.connection.deadline(allowed)
         while self._unfinished:
             future = self._session.connection.loop.create_future()
@@ -123,6 +125,7 @@ class Pipeline:
         return made
 
     async def __aenter__(self) -> Self:
+        checks.same_loop(self._session.connection.loop)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -3,9 +3,9 @@ have lost.
 
     note ─▶ open gathering, one a destination ─▶ sealed, waiting for the window ─▶ in flight ─▶ receipted
 
-Without timers: an open gathering goes at the next turn of the loop when nothing is in flight, otherwise when it is full or when
-the batch that was newest in flight when it was opened is receipted. So a lone event goes at once, and a flood fills its
-batches.
+Without timers: a single event goes at once when nothing is in flight (a pipeline's gathering at the next turn of the loop);
+otherwise a gathering goes when it is full, or when the batch that was newest in flight when it was opened is receipted. So a
+lone event never waits, and a flood fills its batches.
 
 Rule 6. Batches are numbered from 1. After a lost link the producer asks for its last sequence, takes the receipts of what
 arrived, and sends the rest again in order under the same numbers; duplicates are dropped at the destination. A refused batch
@@ -20,7 +20,7 @@ In the latter case the batch stays, and is sent again until the client is closed
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import math
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -50,14 +50,19 @@ class Producer:
         self._in_flight: dict[int, Gathering] = {}
         self._hole: int | None = None
         self._must_forget = False
+        self._to_forget = ""
         self._is_turn_due = False
         self._is_opening = False
         self._waiting_for_room: list[asyncio.Future[None]] = []
         self._waiting_for_end: list[asyncio.Future[None]] = []
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = math.inf
 
     # --- taking events -----------------------------------------------------------------------------------------------
 
-    def gathering(self, key: object, destination: str, kind: Kind, priority: int, delay_ms: int) -> Gathering:
+    def gathering(
+        self, key: object, destination: str, kind: Kind, priority: int, delay_ms: int, *, is_lone: bool = False
+    ) -> Gathering:
         """The open gathering that such an event goes into. Single sends share one for each destination; a pipeline has its
         own."""
         found = self._open.get(key)
@@ -67,7 +72,7 @@ class Producer:
             self._close(found)
         made = Gathering(key, destination, kind, priority, delay_ms, after=self._next - 1)
         self._open[key] = made
-        if not self._in_flight and not self._is_turn_due:
+        if not (self._in_flight or self._is_turn_due or is_lone):
             self._is_turn_due = True
             self._loop.call_soon(self._turn)
         return made
@@ -79,13 +84,16 @@ class Producer:
             self.flush()
 
     async def send(self, destination: str, kind: Kind, event: Outgoing, timeout: float) -> Receipt:
-        gathering = self.gathering(destination, destination, kind, event.priority, event.delay_ms)
+        gathering = self.gathering(destination, destination, kind, event.priority, event.delay_ms, is_lone=True)
         deadline = self._loop.time() + timeout
         waiter = Waiter(gathering.add(event), self._loop.create_future(), deadline)
         gathering.waiters.append(waiter)
-        if gathering.timer is None or deadline < gathering.timer.when():
-            self._arm(gathering, deadline)
+        self._watch(deadline)
         self.added(gathering)
+        if not self._in_flight:
+            self.flush()
+        if gathering.was_sent:
+            self._session.connection.push()
         return await waiter.future
 
     @property
@@ -178,7 +186,7 @@ class Producer:
         """Everything is answered and a number was not used: use it, or begin anew."""
         assert self._hole is not None
         if self._must_forget:
-            self._session.connection.spawn(self._forget(self._id))
+            self._to_forget = self._id
             self._id = ""
             self._next = 1
         else:
@@ -186,29 +194,32 @@ class Producer:
         self._hole = None
         self._must_forget = False
 
-    async def _forget(self, producer: str) -> None:
-        """If the link is lost meanwhile, the session's end will do the same."""
-        with contextlib.suppress(HoldfastError):
-            await self._session.ask(lambda token: ForgetProducer(token, producer), self._session.connection.timeout)
+    async def _forget(self) -> None:
+        """What it left behind a hole is placed now, before anything that a new producer sends."""
+        producer = self._to_forget
+        await self._session.ask(lambda token: ForgetProducer(token, producer), self._session.connection.timeout)
+        self._to_forget = ""
 
     def _open_producer(self) -> None:
-        if not self._is_opening and (self._waiting or self._open):
+        if not self._is_opening and (self._waiting or self._open or self._to_forget):
             self._is_opening = True
             self._session.connection.spawn(self._opened())
 
     async def _opened(self) -> None:
         try:
+            if self._to_forget:
+                await self._forget()
             answer = await self._session.ask(OpenProducer, self._session.connection.timeout)
             self._id = answer["producer"]
             self._next = answer["last_sequence"] + 1
         except OutcomeUnknown:
-            pass  # the link was lost: resuming flushes, and asks again
+            pass  # no answer, or the link was lost: it is asked again, at once or after resuming
         except HoldfastError as error:
             self._refuse_waiting(error)
+            return
         finally:
             self._is_opening = False
-        if self._id:
-            self.flush()
+        self.flush()
 
     # --- living through links ----------------------------------------------------------------------------------------
 
@@ -221,9 +232,9 @@ class Producer:
             lambda token: OpenProducer(token, self._id), deadline, self._session.number
         )  # fmt: skip
         self._take_receipts(answer["last_sequence"], dict(map(tuple, answer["receipts"])))
-        expected = self._hole if self._hole is not None else min(self._in_flight, default=self._next)
-        if answer["last_sequence"] + 1 < expected:
-            self._begin_anew()
+        unused = self._next if self._hole is None else self._hole
+        if answer["last_sequence"] + 1 < min((*self._in_flight, unused)):
+            self.begin_anew()
         for sequence in sorted(self._in_flight):
             self._say(self._in_flight[sequence])
         if self._hole is not None and not self._in_flight:
@@ -235,10 +246,10 @@ class Producer:
             # How many copies there are was in the receipt that was lost: one is certain.
             self._in_flight.pop(sequence).accept(entries.get(sequence, 0), 1, False)
 
-    def _begin_anew(self) -> None:
+    def begin_anew(self) -> None:
         """The server has forgotten this producer: what is in flight may have arrived or not, and its numbers mean nothing now."""
         lost, self._in_flight = self._in_flight, {}
-        self._id = ""
+        self._id = self._to_forget = ""
         self._next = 1
         self._hole = None
         self._must_forget = False
@@ -259,6 +270,8 @@ class Producer:
 
     def fail(self, error: HoldfastError) -> None:
         """The client is closed."""
+        if self._alarm is not None:
+            self._alarm.cancel()
         in_flight, self._in_flight = self._in_flight, {}
         for gathering in in_flight.values():
             gathering.refuse(LinkLost("the client was closed before the receipt came; whether this was accepted is not known"))
@@ -277,23 +290,44 @@ class Producer:
 
     # --- time --------------------------------------------------------------------------------------------------------
 
-    def _arm(self, gathering: Gathering, deadline: float) -> None:
-        if gathering.timer is not None:
-            gathering.timer.cancel()
-        gathering.timer = self._loop.call_at(deadline, self._expire, gathering)
+    def _watch(self, deadline: float) -> None:
+        """One alarm for all: with equal timeouts it is set once and stays, however many sends come and go."""
+        if deadline >= self._alarm_at:
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_at = deadline
+        self._alarm = self._loop.call_at(deadline, self._ring)
 
-    def _expire(self, gathering: Gathering) -> None:
-        gathering.timer = None
+    def _ring(self) -> None:
+        """Tell those whose time is over, and set the alarm for the next."""
+        self._alarm, self._alarm_at = None, math.inf
         now = self._loop.time()
+        for gathering in [*self._in_flight.values(), *self._waiting, *self._open.values()]:
+            self._expire(gathering, now)
+            for waiter in gathering.waiters:
+                self._watch(waiter.deadline)
+
+    def _expire(self, gathering: Gathering, now: float) -> None:
         late = [waiter for waiter in gathering.waiters if waiter.deadline <= now]
+        if not late:
+            return
         gathering.waiters = [waiter for waiter in gathering.waiters if waiter.deadline > now]
         for waiter in late:
             if not gathering.was_sent:
                 gathering.withdraw(waiter.index)
             if not waiter.future.done():
                 waiter.future.set_exception(self._too_late(gathering.was_sent))
-        if gathering.waiters:
-            self._arm(gathering, min(waiter.deadline for waiter in gathering.waiters))
+        if not gathering.was_sent and gathering.is_empty:
+            self._drop(gathering)
+
+    def _drop(self, gathering: Gathering) -> None:
+        """Nothing is left of it: while there is no link, such ones must not pile up."""
+        if gathering.is_open:
+            self._close(gathering)
+        self._waiting.remove(gathering)
+        gathering.refuse(TimedOut("nothing was left of this batch"))
+        self._tell_waiting()
 
     def _too_late(self, was_sent: bool, timeout: float | None = None) -> HoldfastError:
         within = "" if timeout is None else f" within {timeout:g} s"

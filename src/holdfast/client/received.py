@@ -191,4 +191,4 @@ def milliseconds(delay: float) -> int:
 def checked_reason(reason: str) -> str:
     if not isinstance(reason, str) or not reason:
         raise BadSetting("a rejection needs a reason in words, for whoever looks at the dead events")
-    return reason[:REASON_LENGTH_MAX]
+    return reason[:REASON_LENGTH_MAX].encode(errors="replace").decode()

@@ -19,12 +19,13 @@ from collections.abc import Awaitable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from holdfast.client import checks
 from holdfast.client.gathering import Kind
 from holdfast.client.held import Held
 from holdfast.client.received import Handed, ReceivedEvent
 from holdfast.client.settling import Settling
 from holdfast.client.verdicts import Settlement, Verdict
-from holdfast.errors import BadSetting, BatchDamaged, Closed, Detached, HoldfastError, LinkLost, TimedOut
+from holdfast.errors import BatchDamaged, Closed, Detached, HoldfastError, LinkLost, TimedOut
 from holdfast.event.batch import Batch
 from holdfast.event.position import Ranges
 from holdfast.wire.frame import Attach, Buffer, Credit, DetachReceiver, Slice
@@ -38,6 +39,7 @@ CREDIT_BYTES = 8 << 20
 # Verdicts that are noted before they are sent although more are being noted, and how long the first may wait.
 NOTED_MAX = 512
 NOTED_SECONDS_MAX = 0.005
+NOT_OPEN = "the receiver is not open; use it inside `async with destination.receive() as incoming`"
 
 
 class Incoming:
@@ -53,18 +55,14 @@ class Incoming:
         credit_bytes: int,
         timeout: float | None,
     ) -> None:
-        if credit < 1 or credit_bytes < 1:
-            raise BadSetting(
-                f"credit of {credit} events and {credit_bytes} bytes would never be handed anything; give at least 1 of each"
-            )
         self.destination = destination
         self.subscription = subscription
         self.receiver = session.next_receiver()
         self._kind: Kind = kind
         self._session = session
         self._loop = session.connection.loop
-        self._timeout = timeout
-        self._credit = (credit, credit_bytes)
+        self._timeout = checks.patience(timeout)
+        self._credit = checks.credit(credit, credit_bytes)
         self._used_events = 0
         self._used_bytes = 0
         self._buffer: deque[Handed] = deque()
@@ -73,7 +71,8 @@ class Incoming:
         self._count = 0
         self._held = Held()
         self._generation = 0
-        self._end: HoldfastError | None = None
+        self._end: HoldfastError | None = Closed(NOT_OPEN)
+        self._was_opened = False
         self._is_flush_due = False
         self._waiting: list[asyncio.Future[None]] = []
         self._settling = Settling(session, self.receiver, self._held, self._gone)
@@ -85,6 +84,8 @@ class Incoming:
 
     async def open(self) -> Self:
         """Attach; attaching again after a lost link changes nothing, so it is simply repeated."""
+        if self._was_opened:
+            raise Closed("a receiver is opened once; receive again for another")
         deadline = self._session.connection.deadline(self._session.connection.timeout)
         while True:
             try:
@@ -92,21 +93,25 @@ class Incoming:
                 break
             except LinkLost:
                 if self._loop.time() >= deadline:
+                    self._session.detach_later(self.receiver)
                     raise
+        self._was_opened, self._end = True, None
         self._session.recipients[self.receiver] = self
         self._session.say(Credit(self.receiver, *self._credit))
         return self
 
     def _attach(self, token: int) -> Attach:
-        held = self._held.ranges().to_bytes()
-        return Attach(token, self.receiver, self.destination, self._kind, self.subscription, held)
+        held = self._held.copy()
+        for first, last in self._settling.given_back():
+            held.remove(first, last)
+        return Attach(token, self.receiver, self.destination, self._kind, self.subscription, held.ranges().to_bytes())
 
     async def close(self, timeout: float | None = None, unseen: Ranges | None = None) -> None:
         """Send the verdicts, wait until they are applied, give back the rest; `unseen` came by `next_run` and no further."""
         if self._session.recipients.get(self.receiver) is not self:
             return
-        allowed = self._session.connection.timeout if timeout is None else timeout
-        was_over = self._end is not None
+        allowed = checks.seconds(timeout, self._session.connection.timeout)
+        was_over, is_detached = self._end is not None, False
         self._end = self._end or Closed("the receiver was closed by this program; receive again to go on")
         self._wake()
         try:
@@ -115,9 +120,13 @@ class Incoming:
                 self._release_what_was_seen(unseen or Ranges())
                 await self._settling.settled(allowed)
                 await self._session.ask(lambda token: DetachReceiver(token, self.receiver), allowed)
+                is_detached = True
             self._settling.raise_error()
         finally:
+            self._generation += 1  # a verdict that comes now is too late
             self._session.recipients.pop(self.receiver, None)
+            if not (was_over or is_detached):
+                self._session.detach_later(self.receiver)
 
     def _release_what_was_seen(self, unseen: Ranges) -> None:
         seen = self._held.copy()
@@ -143,6 +152,8 @@ class Incoming:
     # --- receiving ---------------------------------------------------------------------------------------------------
 
     def __aiter__(self) -> Self:
+        if not self._was_opened:
+            raise Closed(NOT_OPEN)
         return self
 
     async def __anext__(self) -> ReceivedEvent:
@@ -157,13 +168,13 @@ class Incoming:
         return self._take()
 
     async def next(self, timeout: float | None = None) -> ReceivedEvent:
-        """The next event. TimedOut when none comes in time; Closed after the receiver was closed."""
-        await self._until_handed(self._timeout if timeout is None else timeout)
+        """The next event. TimedOut when none comes in time (0: when none is here); Closed after the receiver was closed."""
+        await self._until_handed(self._timeout if timeout is None else checks.patience(timeout))
         return self._take()
 
     async def next_run(self, timeout: float | None = None) -> tuple[Handed, range]:
         """At least one event, and with it the rest of its slice: the slice, and the indices in it."""
-        await self._until_handed(self._timeout if timeout is None else timeout)
+        await self._until_handed(self._timeout if timeout is None else checks.patience(timeout))
         assert self._handed is not None
         taken = range(self._index, self._count)
         self._index = self._count
@@ -177,6 +188,7 @@ class Incoming:
 
     async def _until_handed(self, timeout: float | None) -> None:
         """Return when there is an event to take."""
+        checks.same_loop(self._loop)
         deadline = None if timeout is None else self._loop.time() + timeout
         while self._end is None:
             if self._index < self._count or self._step():
@@ -189,6 +201,9 @@ class Incoming:
                     await future
             except TimeoutError as problem:
                 raise TimedOut(f"no event of {self.destination!r} came within {timeout:g} s") from problem
+            finally:
+                if future in self._waiting:
+                    self._waiting.remove(future)
         raise self._end
 
     def _step(self) -> bool:
@@ -198,8 +213,7 @@ class Incoming:
             self._handed = None
             self._used_events += done.events
             self._used_bytes += done.size
-            if 2 * self._used_events >= self._credit[0] or 2 * self._used_bytes >= self._credit[1]:
-                self._grant()
+            self._grant()
         self._index = self._count = 0
         if not self._buffer:
             return False
@@ -208,9 +222,11 @@ class Incoming:
         return True
 
     def _grant(self) -> None:
-        if self._session.is_ready:
+        """What is used while there is no link is granted by `resume`, or when the session goes on."""
+        is_due = 2 * self._used_events >= self._credit[0] or 2 * self._used_bytes >= self._credit[1]
+        if is_due and self._session.is_ready:
             self._session.say(Credit(self.receiver, self._used_events, self._used_bytes))
-        self._used_events = self._used_bytes = 0
+            self._used_events = self._used_bytes = 0
 
     # --- what the session tells --------------------------------------------------------------------------------------
 
@@ -231,6 +247,7 @@ class Incoming:
                 self._buffer.append(Handed(self, batch, each.first, each.events, each.deliveries, each.length, self._generation))
         except HoldfastError as problem:
             self.end(problem)
+            self._session.detach_later(self.receiver)
         self._wake()
 
     def end(self, error: HoldfastError) -> None:
@@ -246,12 +263,20 @@ class Incoming:
                 future.set_exception(type(error)(error.sentence))
         self._waiting.clear()
 
-    async def resume(self, is_resumed: bool, deadline: float) -> None:
-        """Attach again on a new link, with what is held, and credit for what may come."""
-        if not is_resumed:
-            self._discard(
-                Detached(f"the link was lost for so long that what was held of {self.destination!r} went to others; discard it")
-            )
+    def give_up(self) -> None:
+        """The session was not resumed: what was held has gone to others."""
+        self._discard(
+            Detached(f"the link was lost for so long that what was held of {self.destination!r} went to others; discard it")
+        )
+
+    async def resume(self, deadline: float) -> None:
+        """Attach again on a new link, with what is held, and credit for what may come.
+
+        Verdicts that were not answered go first: what was released is then nobody's when it is asked who holds what.
+        """
+        if self._end is not None and not isinstance(self._end, Closed):
+            return
+        self._settling.send_again()
         try:
             await self._session.ask_now(self._attach, deadline, self._session.number)
         except LinkLost:
@@ -259,12 +284,16 @@ class Incoming:
         except HoldfastError as problem:
             self.end(problem)
             return
-        self._settling.send_again()
         waiting = (*self._buffer, self._handed) if self._handed is not None else tuple(self._buffer)
         events = max(0, self._credit[0] - sum(each.events for each in waiting))
         size = max(0, self._credit[1] - sum(each.size for each in waiting))
         self._used_events = self._used_bytes = 0
         self._session.say(Credit(self.receiver, events, size))
+
+    def go_on(self) -> None:
+        """The whole session is resumed: what was noted and used up meanwhile may be said."""
+        self._grant()
+        self.flush()
 
     def _gone(self, error: HoldfastError) -> None:
         """A verdict was refused because the server gave this receiver up."""
@@ -291,7 +320,7 @@ class Incoming:
             verdicts.end = position  # by far the most frequent case: the range grows by one
             verdicts.noted += 1
         elif generation != self._generation:
-            self._settling.note_too_late()
+            self._note_too_late()
         else:
             verdicts.confirm(position)
             self._flush_soon()
@@ -299,11 +328,17 @@ class Incoming:
 
     def note(self, verdict: Verdict, position: int, generation: int, delay_ms: int = 0, reason: str = "") -> Awaitable[None]:
         if generation != self._generation:
-            self._settling.note_too_late()
+            self._note_too_late()
         else:
             self._verdicts.note(verdict, position, delay_ms, reason)
             self._flush_soon()
         return self.noted
+
+    def _note_too_late(self) -> None:
+        """What this program closed says so at once; what the server gave up is told by `settled`, and by leaving."""
+        if isinstance(self._end, Closed):
+            raise Closed("the receiver was closed before this verdict; the event was given back, and is delivered again")
+        self._settling.note_too_late()
 
     def _flush_soon(self) -> None:
         if not self._is_flush_due:
@@ -322,5 +357,5 @@ class Incoming:
 
     async def settled(self, timeout: float | None = None) -> None:
         """Wait until all verdicts so far are applied. Raises the first that was refused."""
-        await self._settling.settled(self._session.connection.timeout if timeout is None else timeout)
+        await self._settling.settled(checks.seconds(timeout, self._session.connection.timeout))
         self._settling.raise_error()

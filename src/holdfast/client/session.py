@@ -17,13 +17,14 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
 from holdfast.client.producer import Producer
-from holdfast.errors import HoldfastError, LinkLost, by_code
+from holdfast.errors import HoldfastError, LinkLost, OutcomeUnknown, TimedOut, Unavailable, by_code
 from holdfast.event.identifier import Counter
 from holdfast.wire.frame import (
     Answered,
     Buffer,
     CloseSession,
     Deliver,
+    DetachReceiver,
     Failed,
     Message,
     OpenSession,
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
 
 # Sends use their sequence as token; questions count from far beyond, so that a Failed is never ambiguous.
 QUESTIONS_FROM = 1 << 48
+# Questions asked and not answered; the server bounds them too.
+QUESTIONS_MAX = 1_000
+# When a receiver could not be detached, it is tried again after this.
+DETACH_AGAIN_S = 0.1
 # Identifiers left of a start at which a new one is fetched; a start has four thousand million.
 IDENTIFIERS_LOW = 1 << 30
 
@@ -56,6 +61,7 @@ class Session:
         self._token = QUESTIONS_FROM
         self._receiver = 0
         self._questions: dict[int, asyncio.Future[Any]] = {}
+        self._asking = asyncio.Semaphore(QUESTIONS_MAX)
         self._is_fetching_ids = False
 
     # --- asking ------------------------------------------------------------------------------------------------------
@@ -66,8 +72,18 @@ class Session:
     async def ask(self, make: Callable[[int], Message], timeout: float) -> Any:
         """Ask when there is a link. Unreachable: never asked. LinkLost: asked, and no answer came."""
         deadline = self.connection.deadline(timeout)
-        await self.connection.until_ready(deadline)
-        return await self.ask_now(make, deadline, self.number)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._asking.acquire()
+        except TimeoutError as problem:
+            raise TimedOut(
+                f"{QUESTIONS_MAX} questions wait for their answers; this one was not asked, ask fewer at once"
+            ) from problem
+        try:
+            await self.connection.until_ready(deadline)
+            return await self.ask_now(make, deadline, self.number)
+        finally:
+            self._asking.release()
 
     async def ask_now(self, make: Callable[[int], Message], deadline: float, number: int) -> Any:
         """Ask on the link there is; also while the session is being resumed."""
@@ -139,14 +155,22 @@ class Session:
         opened: SessionOpened = await self.ask_now(lambda token: OpenSession(token, self.name, self.id), deadline, self.number)
         self.ids = Counter(int.from_bytes(opened.first_id, "big"))
         self.id = opened.session
+        if not opened.is_resumed:
+            self._begin_anew()
         await self.producer.resume(window, deadline)
         for recipient in list(self.recipients.values()):
-            await recipient.resume(opened.is_resumed, deadline)
+            await recipient.resume(deadline)
         self._check_link()
         self.is_ready = True
         self.producer.flush()
         for recipient in self.recipients.values():
-            recipient.flush()
+            recipient.go_on()
+
+    def _begin_anew(self) -> None:
+        """The server gave the session up. At once, because the next link may be lost too, and then this one is resumed."""
+        self.producer.begin_anew()
+        for recipient in self.recipients.values():
+            recipient.give_up()
 
     def _check_link(self) -> None:
         if not self.connection.has_link:
@@ -178,6 +202,21 @@ class Session:
         self.producer.fail(error)
         for recipient in list(self.recipients.values()):
             recipient.end(error)
+
+    def detach_later(self, receiver: int) -> None:
+        """A receiver was not closed in good order: the server would go on holding events for it."""
+        self.connection.spawn(self._detach(receiver))
+
+    async def _detach(self, receiver: int) -> None:
+        while True:
+            try:
+                await self.ask(lambda token: DetachReceiver(token, receiver), self.connection.timeout)
+            except (OutcomeUnknown, Unavailable):
+                await asyncio.sleep(DETACH_AGAIN_S)
+                continue
+            except HoldfastError:
+                pass  # the client is closed, or the server has given it up already
+            return
 
     # --- identifiers -------------------------------------------------------------------------------------------------
 

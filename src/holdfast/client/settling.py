@@ -7,11 +7,13 @@ then the server may ask, after a takeover or a lost link, who holds it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from holdfast.client.held import Held
 from holdfast.client.verdicts import Settlement, Verdicts
+from holdfast.destination.command import RANGES_MAX
 from holdfast.errors import Detached, HoldfastError, LinkLost, Unreachable
 from holdfast.wire.frame import Settle
 
@@ -30,17 +32,32 @@ class Settling:
         self._held = held
         self._gone = gone
         self._unapplied: dict[int, Settlement] = {}
+        self._queued: deque[Settlement] = deque()
         self._error: HoldfastError | None = None
         self._discarded: HoldfastError | None = None
         self._waiting: list[asyncio.Future[None]] = []
+
+    @property
+    def _is_idle(self) -> bool:
+        return not (self._unapplied or self._queued or self.verdicts.noted)
 
     def flush(self) -> None:
         """Send what is noted, unless there is no link, or enough in flight."""
         if self.verdicts.noted and self._session.is_ready and len(self._unapplied) < SETTLES_MAX:
             for settlement in self.verdicts.take():
                 self.settle(settlement)
+        self._send_queued()
 
     def settle(self, settlement: Settlement) -> None:
+        """In as many frames as it takes: a command has room for so many ranges."""
+        self._queued.extend(settlement._replace(ranges=ranges) for ranges in settlement.ranges.portions(RANGES_MAX))
+        self._send_queued()
+
+    def _send_queued(self) -> None:
+        while self._queued and len(self._unapplied) < SETTLES_MAX:
+            self._send(self._queued.popleft())
+
+    def _send(self, settlement: Settlement) -> None:
         token, future = self._session.question()
         self._unapplied[token] = settlement
         future.add_done_callback(lambda done: self._answered(token, done))
@@ -68,16 +85,23 @@ class Settling:
     def send_again(self) -> None:
         """On a new link: what was not answered on the one before."""
         unapplied, self._unapplied = self._unapplied, {}
-        for settlement in unapplied.values():
-            self.settle(settlement)
+        self._queued.extendleft(reversed(unapplied.values()))
+        self._send_queued()
+
+    def given_back(self) -> Iterator[tuple[int, int]]:
+        """What was released, perhaps twice, and not answered: it may be with somebody else by now, whose claim counts."""
+        for settlement in self._unapplied.values():
+            if settlement.verdict == "release":
+                yield from settlement.ranges
 
     def discard(self, error: HoldfastError) -> None:
         """What was held is held no more; verdicts that were not applied will not be."""
         self._discarded = error
-        if self.verdicts.noted or self._unapplied:
+        if not self._is_idle:
             self._error = self._error or error
         self.verdicts.forget()
         self._unapplied.clear()
+        self._queued.clear()
         self._held.clear()
         self._tell_waiting()
 
@@ -90,7 +114,7 @@ class Settling:
         loop = self._session.connection.loop
         deadline = loop.time() + timeout
         self.flush()
-        while self._unapplied or self.verdicts.noted:
+        while not self._is_idle:
             future = loop.create_future()
             self._waiting.append(future)
             try:
@@ -111,7 +135,7 @@ class Settling:
             raise error
 
     def _tell_waiting(self) -> None:
-        if not (self._unapplied or self.verdicts.noted):
+        if self._is_idle:
             for future in self._waiting:
                 if not future.done():
                     future.set_result(None)

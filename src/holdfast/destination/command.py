@@ -21,10 +21,15 @@ from typing import ClassVar, Literal, TypeVar
 
 import msgspec
 
-from holdfast.errors import ProtocolError, UnknownVersion
+from holdfast.errors import BadSetting, ProtocolError, TooLarge, UnknownVersion
 
 Buffer = bytes | memoryview
 _LEAD = struct.Struct("<BH")
+HEAD_BYTES_MAX = (1 << 16) - 1
+# Ranges of positions that one command names: half of what its head has room for.
+RANGES_MAX = 2_048
+# The largest number that a head can hold: a smaller limit would make journals unreadable that were written before it.
+NUMBER_MAX = (1 << 64) - 1
 
 
 class Command(msgspec.Struct, array_like=True, frozen=True):
@@ -90,6 +95,14 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
     """What can be set for a destination. 0 means no limit."""
 
     redelivery_limit: int = 0
+
+    def __post_init__(self) -> None:
+        """What could not be read back would stop every reader of the channel: it never gets there."""
+        if type(self.redelivery_limit) is not int or not 0 <= self.redelivery_limit <= NUMBER_MAX:
+            raise BadSetting(
+                f"redelivery_limit {self.redelivery_limit!r} is not a number of deliveries; give 1 or more, or 0 for no limit",
+                setting="redelivery_limit",
+            )
 
 
 class Create(Command, frozen=True):
@@ -232,7 +245,18 @@ CommandType = TypeVar("CommandType", bound=Command)
 
 
 def encode(command: Command, payload: Buffer = b"") -> bytes:
-    head = _encoder.encode(command)
+    """TooLarge when a name, a reason or a list of ranges is longer than a head may be; BadSetting for what cannot be written."""
+    try:
+        head = _encoder.encode(command)
+    except (OverflowError, UnicodeEncodeError) as problem:
+        raise BadSetting(
+            f"a {type(command).__name__} command cannot be written down ({problem}); give a smaller number, or valid text"
+        ) from problem
+    if len(head) > HEAD_BYTES_MAX:
+        raise TooLarge(
+            f"a {type(command).__name__} command has a head of {len(head)} bytes and may have {HEAD_BYTES_MAX}; say less at once",
+            length=len(head),
+        )
     return b"".join((_LEAD.pack(command.KIND, len(head)), head, payload))
 
 

@@ -144,10 +144,15 @@ class Delivery:
         for first, last in ranges:
             self._forget(first, last)
 
-    def returned(self, ranges: Ranges, not_before_ms: int) -> None:
-        """These wait again. Those that are fresh stay so: the cursor has not come to them."""
+    def returned(self, ranges: Ranges, not_before_ms: int, session: str = "") -> None:
+        """These wait again; if a session released them, those that another one holds stay with it.
+
+        Those that are fresh stay so: the cursor has not come to them.
+        """
         for first, last in self._backlog.unfinished(ranges):
             for low, high, state in self._states.filled(first, last, FRESH):
+                if session and isinstance(state, Receiver) and state.holder[0] != session:
+                    continue
                 if state is not FRESH or self._backlog.place_of(low) < self._cursor_place():
                     self._forget(low, high)
                     self._put_back(low, high, not_before_ms)

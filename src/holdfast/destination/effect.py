@@ -33,11 +33,16 @@ class Finished(NamedTuple):
 
 
 class Returned(NamedTuple):
-    """These positions of a backlog wait again, not before a time (0: at once)."""
+    """These positions of a backlog wait again, not before a time (0: at once).
+
+    `session` is whose release it was; "" when nobody can hold them. A release may be said twice, and then what another session
+    holds by now stays with it.
+    """
 
     backlog: BacklogKey
     ranges: Ranges
     not_before_ms: int
+    session: str = ""
 
 
 class Attached(NamedTuple):

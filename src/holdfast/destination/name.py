@@ -42,6 +42,8 @@ def check_subscription(name: str, is_durable: bool = True) -> None:
 
 
 def _check_letters(what: str, name: str) -> None:
+    if not isinstance(name, str):
+        raise BadName(f"the name of a {what} is text, not {type(name).__name__}; write it in quotes")
     if not name:
         raise BadName(
             f"the name of a {what} is empty; give it 1 to {LENGTH_MAX} letters, digits, '.', '_', '-' or '/'", name=name

@@ -75,7 +75,7 @@ class Queue:
         """A recipient gives these back, to be delivered again. What is finished stays finished."""
         self._check(session, ranges, next_entry)
         returned = self.backlog.give_back(ranges, not_before_ms, is_counted)
-        return Returned(self.key, returned, not_before_ms) if returned else None
+        return Returned(self.key, returned, not_before_ms, session) if returned else None
 
     def reject(self, session: str, ranges: Ranges, next_entry: int) -> list[Taken]:
         """A recipient refuses these for good: they were delivered once more than had been counted, and leave this queue."""

@@ -2,9 +2,11 @@
 
     chunk     "HFDS" │ version u16 │ length u32, part │ length u32, part │ …          little-endian; every chunk has the lead
 
-All parts are encoded when the snapshot is taken (arrays are copied as they are), so it is that of one moment although
-commands go on being applied. The digest is taken over a canonical form: what waits, in placement order, and everything else
-sorted; so it does not depend on how pages came to be filled, or in which order things were added.
+It is that of the moment it is taken although commands go on being applied: what may change is encoded or copied at once; of a
+full page only `remaining` changes (two bytes a batch are copied), the rest is encoded when its chunk is asked for.
+
+The digest is taken over a canonical form: what waits, in placement order, and everything else sorted; so it does not depend on
+how pages came to be filled, or in which order things were added.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from __future__ import annotations
 import hashlib
 import struct
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import compress
+from typing import NamedTuple
 
 from holdfast.destination import image
 from holdfast.destination.backlog import Backlog
@@ -36,13 +39,25 @@ CHUNK_BYTES_MAX = 512 << 10
 
 
 def chunks(state: State) -> Iterator[bytes]:
-    """The state of this moment. The work is done here, before the first chunk is asked for."""
-    encoded = [image.encode(part) for part in _parts(state)]
-    encoded.append(image.encode(image.EndImage(len(encoded))))
-    return _packed(encoded)
+    """The state of this moment, as it is when this is called."""
+    taken = [part if isinstance(part, FullPage) else image.encode(part) for part in _parts(state)]
+    taken.append(image.encode(image.EndImage(len(taken))))
+    return _packed(image.encode(part.image()) if isinstance(part, FullPage) else part for part in taken)
 
 
-def _packed(encoded: list[bytes]) -> Iterator[bytes]:
+class FullPage(NamedTuple):
+    """A page whose arrays of entries and events change no more; they are not copied before they are encoded."""
+
+    first_slot: int
+    entries: array[int]
+    events: array[int]
+    remaining: bytes
+
+    def image(self) -> image.PageImage:
+        return image.PageImage(self.first_slot, self.entries.tobytes(), self.events.tobytes(), self.remaining)
+
+
+def _packed(encoded: Iterable[bytes]) -> Iterator[bytes]:
     lead = LEAD.pack(MAGIC, VERSION)
     chunk, length = [lead], len(lead)
     for part in encoded:
@@ -54,7 +69,7 @@ def _packed(encoded: list[bytes]) -> Iterator[bytes]:
     yield b"".join(chunk)
 
 
-def _parts(state: State) -> Iterator[Part]:
+def _parts(state: State) -> Iterator[Part | FullPage]:
     yield image.StateImage(state.applied, state.epoch, state.node)
     yield from _destinations(state)
     for queue in state.catalog.queues.values():
@@ -89,9 +104,10 @@ def _backlog_head(queue: Queue) -> Part:
     return image.BacklogImage(*queue.key, backlog.newest_entry, backlog.next_slot, history.delivered_up_to, marks)
 
 
-def _backlog_pages(backlog: Backlog) -> Iterator[Part]:
+def _backlog_pages(backlog: Backlog) -> Iterator[Part | FullPage]:
     for page in backlog.pages():
-        yield image.PageImage(page.first_slot, page.entries.tobytes(), page.events.tobytes(), page.remaining.tobytes())
+        taken = FullPage(page.first_slot, page.entries, page.events, page.remaining.tobytes())
+        yield taken if page.is_full else taken.image()
 
 
 def _beside_pages(queue: Queue) -> Iterator[Part]:

@@ -37,6 +37,7 @@ HAS_EXPIRY = 2
 
 # version flags count checksum | priority 0 source_length (pad u32) | not_before earliest latest | first_id | heads bodies
 _FIXED = struct.Struct("<BBHIBBHIQQQ16sII")
+_LENGTHS_OF_ONE = struct.Struct("<II")
 FIXED_LENGTH = _FIXED.size
 _CHECKSUM_AT = 4
 _COVERED_FROM = 8
@@ -62,21 +63,24 @@ def encode(
         raise ValueError(f"a batch has 1..{COUNT_MAX} events, each with head and body; got {count} and {len(bodies)}")
     flags = HAS_GROUPS * has_groups | HAS_EXPIRY * bool(latest_expiry_ms)
     origin = source.encode()
+    all_heads, all_bodies = (heads[0], bodies[0]) if count == 1 else (b"".join(heads), b"".join(bodies))
+    lengths = _LENGTHS_OF_ONE.pack(len(all_heads), len(all_bodies)) if count == 1 else _lengths(heads, bodies)
+    fixed = _FIXED.pack(
+        VERSION, flags, count, 0, priority, 0, len(origin), 0, not_before_ms, earliest_expiry_ms, latest_expiry_ms,
+        first_id.to_bytes(16, "big"), len(all_heads), len(all_bodies),
+    )  # fmt: skip
+    return _sealed(fixed, b"".join((origin, lengths, all_heads, all_bodies)))
+
+
+def _lengths(heads: Sequence[bytes], bodies: Sequence[bytes]) -> bytes:
     lengths = array("I", map(len, heads))
     lengths.extend(map(len, bodies))
-    heads_length = sum(lengths[:count])
-    fixed = bytearray(FIXED_LENGTH)
-    _FIXED.pack_into(
-        fixed, 0, VERSION, flags, count, 0, priority, 0, len(origin), 0, not_before_ms, earliest_expiry_ms, latest_expiry_ms,
-        first_id.to_bytes(16, "big"), heads_length, sum(lengths) - heads_length,
-    )  # fmt: skip
-    return _sealed(fixed, b"".join((origin, lengths.tobytes(), *heads, *bodies)))
+    return lengths.tobytes()
 
 
-def _sealed(fixed: bytearray, rest: bytes) -> bytes:
-    checksum = crc32c.crc32c(rest, _checksum_of(memoryview(fixed)))
-    fixed[_CHECKSUM_AT:_COVERED_FROM] = checksum.to_bytes(4, "little")
-    return bytes(fixed) + rest
+def _sealed(fixed: bytes, rest: bytes) -> bytes:
+    checksum = crc32c.crc32c(rest, crc32c.crc32c(fixed[_COVERED_FROM:], crc32c.crc32c(fixed[:_CHECKSUM_AT])))
+    return b"".join((fixed[:_CHECKSUM_AT], checksum.to_bytes(4, "little"), fixed[_COVERED_FROM:], rest))
 
 
 def _checksum_of(data: memoryview) -> int:
@@ -103,9 +107,14 @@ def verify(data: bytes | memoryview) -> None:
     found = _checksum_of(view)
     if said != found:
         raise BatchDamaged(f"checksum {found:08x} of a batch is not the {said:08x} it was sealed with", said=said, found=found)
-    lengths = array("I")
-    lengths.frombytes(view[FIXED_LENGTH + source_length : FIXED_LENGTH + source_length + 8 * count])
-    if sum(lengths[:count]) != heads or sum(lengths[count:]) != bodies:
+    lengths_at = FIXED_LENGTH + source_length
+    if count == 1:
+        is_sum = _LENGTHS_OF_ONE.unpack_from(view, lengths_at) == (heads, bodies)
+    else:
+        lengths = array("I")
+        lengths.frombytes(view[lengths_at : lengths_at + 8 * count])
+        is_sum = sum(lengths[:count]) == heads and sum(lengths[count:]) == bodies
+    if not is_sum:
         raise BatchDamaged("the lengths inside a batch do not add up; whoever sealed it is broken")
 
 
@@ -210,4 +219,4 @@ class Batch:
                 self._data[self._bodies[first] : self._bodies[end]],
             )
         )
-        return _sealed(fixed, rest)
+        return _sealed(bytes(fixed), rest)

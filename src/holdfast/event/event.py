@@ -143,7 +143,10 @@ def check_properties(properties: Mapping[str, Any]) -> dict[str, PropertyValue]:
 def _to_microseconds(moment: datetime) -> int:
     if moment.tzinfo is None:
         raise BadEvent(f"time {moment.isoformat()} has no time zone; use datetime.now(timezone.utc)", time=moment.isoformat())
-    return round(moment.timestamp() * 1_000_000)
+    try:
+        return round(moment.astimezone(UTC).timestamp() * 1_000_000)
+    except OverflowError as problem:
+        raise BadEvent(f"time {moment.isoformat()} is not in the years 1 to 9999 in UTC; give one that is") from problem
 
 
 def from_microseconds(time_us: int) -> datetime:

@@ -84,6 +84,11 @@ class Ranges:
     def last(self) -> int:
         return self._ends[-1]
 
+    def portions(self, count: int) -> Iterator[Ranges]:
+        """The same ranges, at most so many at once."""
+        for begin in range(0, len(self._ends), 2 * count):
+            yield Ranges(self._ends[begin : begin + 2 * count])
+
     def to_bytes(self) -> bytes:
         return self._ends.tobytes()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import BadSetting
@@ -13,9 +14,11 @@ if TYPE_CHECKING:
 def answer(manager: MessageManager, action: str, arguments: dict[str, Any]) -> Any:
     """A value that msgpack can hold; HoldfastError when there is nothing to say."""
     if action == "list":
-        return [_with_in_flight(manager, described) for described in manager.directory.list()]
+        in_flight = _in_flight(manager)
+        return [{**described, "in_flight": in_flight[described["name"]]} for described in manager.directory.list()]
     if action == "describe":
-        return _with_in_flight(manager, manager.directory.describe(_text(arguments, "name")))
+        described = manager.directory.describe(_text(arguments, "name"))
+        return {**described, "in_flight": _in_flight(manager)[described["name"]]}
     if action == "subscriptions":
         return manager.directory.describe(_text(arguments, "topic")).get("subscriptions", [])
     return status(manager)
@@ -28,10 +31,12 @@ def _text(arguments: dict[str, Any], argument: str) -> str:
     return value
 
 
-def _with_in_flight(manager: MessageManager, described: dict[str, Any]) -> dict[str, Any]:
-    """What only the primary knows: how many events are handed out and not confirmed."""
-    keys = [key for key in manager.deliverer.deliveries if key[0] == described["name"]]
-    return {**described, "in_flight": sum(manager.deliverer.deliveries[key].in_flight for key in keys)}
+def _in_flight(manager: MessageManager) -> Counter[str]:
+    """What only the primary knows: how many events of each destination are handed out and not confirmed."""
+    found: Counter[str] = Counter()
+    for (destination, _), delivery in manager.deliverer.deliveries.items():
+        found[destination] += delivery.in_flight
+    return found
 
 
 def status(manager: MessageManager) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from holdfast.bus.message import CreditGranted, Delivered, ReceiverGone
 from holdfast.channel.channel import Pressure, Purpose, Receipt
 from holdfast.destination import command
-from holdfast.errors import HoldfastError, ProtocolError
+from holdfast.errors import HoldfastError, ProtocolError, TooLarge
 from holdfast.event import batch
-from holdfast.node.request import Request, check_destination
+from holdfast.node.request import Request, check_destination, check_number
 from holdfast.session.session import Session
 from holdfast.wire import frame
 from holdfast.wire.conversation import Conversation, Role, State, choose_version, farewell
@@ -39,6 +39,7 @@ class ClientLink:
         self._conversation = Conversation(Role.SERVER, manager.settings.heartbeat_ms)
         self._sessions: dict[int, Session] = {}
         self._numbers: dict[str, int] = {}
+        self._attached: set[tuple[str, int]] = set()  # receivers that have attached over this link
         self._is_over = False
         self._timer: asyncio.TimerHandle | None = None
         link.received = self._received
@@ -106,6 +107,7 @@ class ClientLink:
         if not isinstance(made, command.BatchCommand):
             raise ProtocolError(f"a Send frame carries a {type(made).__name__} command instead of a batch")
         session.check_producer(made.producer)
+        check_number(made.sequence)
         session.sent()
         try:
             batch.verify(payload)
@@ -125,6 +127,8 @@ class ClientLink:
         if problem is None:
             receipt = done.result()
             self._say(number, frame.Receipted(token, receipt.entry, receipt.copies, receipt.is_synced))
+            if not session.unreceipted:
+                self._link.flush()  # nothing else will come to travel with it
         elif isinstance(problem, HoldfastError):
             self._say(number, frame.Failed.of(token, problem))
         else:
@@ -143,7 +147,8 @@ class ClientLink:
         def reply(told: frame.Message) -> None:
             if not self._is_over and self._sessions.get(number) is session:
                 session.answered()
-                self._say(number, told)
+                self._note_attached(session.id, message, isinstance(told, frame.Answered))
+                self._answer(number, told)
 
         request = Request(
             self._manager,
@@ -153,17 +158,31 @@ class ClientLink:
         )
         request.begin(message)
 
+    def _note_attached(self, session: str, message: Any, is_done: bool) -> None:
+        if is_done and isinstance(message, frame.Attach):
+            self._attached.add((session, message.receiver))
+        elif is_done and isinstance(message, frame.DetachReceiver):
+            self._attached.discard((session, message.receiver))
+
     # --- frames out --------------------------------------------------------------------------------------------------
+
+    def _answer(self, number: int, told: Any) -> None:
+        try:
+            self._say(number, told)
+        except TooLarge as problem:
+            self._say(number, frame.Failed.of(told.token, problem))
 
     def _say(self, session: int, message: frame.Message, body: frame.Buffer = b"") -> None:
         if self._conversation.state is not State.ENDED:
             self._conversation.say(session, message)
             self._link.send(Frame(session, message, body))
+            if self._link.bytes_waiting > self._manager.settings.link_bytes_max and not isinstance(message, frame.Goodbye):
+                self.end(ProtocolError("this client does not read what it asked for; its link is given up, its events are kept"))
 
     def deliver(self, message: Delivered) -> None:
         number = self._numbers.get(message.session)
-        if number is None:
-            return
+        if number is None or (message.session, message.receiver) not in self._attached:
+            return  # from before a lost link: the receiver did not say that it holds this, so it comes again
         begin, total = 0, 0
         for index, each in enumerate(message.slices):
             if total and total + len(each.batch) > DELIVER_BYTES:
@@ -177,13 +196,10 @@ class ClientLink:
         slices = [frame.Slice(each.first, each.events, each.deliveries, each.is_adjoining, len(each.batch)) for each in chosen]
         body = chosen[0].batch if len(chosen) == 1 else b"".join(each.batch for each in chosen)
         self._say(number, frame.Deliver(message.receiver, slices), body)
-        if self._link.bytes_waiting > self._manager.settings.link_bytes_max:
-            self.end(
-                ProtocolError("this client grants credit for what it does not read; its link is given up, its events are kept")
-            )
 
     def receiver_gone(self, message: ReceiverGone) -> None:
         number = self._numbers.get(message.session)
+        self._attached.discard((message.session, message.receiver))
         if number is not None:
             self._sessions[number].receivers.pop(message.receiver, None)
             self._say(number, frame.ReceiverClosed(message.receiver, message.code, message.sentence))
@@ -208,6 +224,7 @@ class ClientLink:
         number = self._numbers.pop(session, None)
         if number is not None:
             del self._sessions[number]
+            self._attached = {each for each in self._attached if each[0] != session}
 
     def end(self, problem: HoldfastError | None) -> None:
         """Say goodbye, with the reason, and close."""

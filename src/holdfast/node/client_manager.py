@@ -27,7 +27,7 @@ from holdfast.node.clock import Clock
 from holdfast.node.identity import Identity
 from holdfast.node.message_manager import MessageManager, subject_of
 from holdfast.node.settings import NodeSettings
-from holdfast.session.session import Session
+from holdfast.session.session import ReceiverPlace, Session
 from holdfast.wire.link import Link
 
 log = logging.getLogger("holdfast.client_manager")
@@ -58,8 +58,9 @@ class ClientManager:
         self.sessions: dict[str, Session] = {}
         self.links: dict[str, ClientLink] = {}
         # Destinations created on first use whose command is not applied yet.
-        self._created: dict[str, None] = {}
+        self._created: dict[str, Kind] = {}
         self._open: set[ClientLink] = set()
+        self._given_up: set[str] = set()
         self._identity = identity
         self.clock = clock
         self._token = 0
@@ -80,18 +81,27 @@ class ClientManager:
 
     def open_session(self, name: str, resume: str, link: ClientLink) -> tuple[Session, int, bool]:
         """A new session, or the one to be resumed if it is still known: (session, first id for its events, is resumed)."""
-        known = self.sessions.get(resume) if resume else None
-        if known is None and resume and resume in self.messages.directory.sessions():
-            known = Session(resume, name, self.settings.window)  # from before a restart: the channel remembers it
+        known = self.sessions.get(resume) or self._remembered(resume, name)
         first_id = self._identity.take_start()
         session = known or Session(identifier.to_text(first_id), name, self.settings.window)
         former = self.links.get(session.id)
         if former is not None:
             former.drop_session(session.id)
+            self.tell_messages(LinkDown(session.id))
         session.came_back()
         self.sessions[session.id] = session
         self.links[session.id] = link
         return session, first_id, known is not None
+
+    def _remembered(self, id: str, name: str) -> Session | None:
+        """A session from before a restart: the channel remembers it, unless it is being given up."""
+        found = self.messages.directory.sessions().get(id)
+        if found is None or id in self._given_up:
+            return None
+        session = Session(id, name, self.settings.window)
+        session.receivers = {number: ReceiverPlace(*key) for number, key in found.receivers.items()}
+        session.producers = dict.fromkeys(found.producers, False)
+        return session
 
     def new_producer(self) -> str:
         return identifier.to_text(self._identity.take())
@@ -115,24 +125,34 @@ class ClientManager:
         now = self.clock.now_ms()
         for session in [each for each in self.sessions.values() if each.is_overdue(now, self.settings.session_grace_ms)]:
             self.forget_session(session)
-            self.tell_messages(SessionGone(session.id))
+            self._give_up(session.id)
+        self._given_up &= self.messages.directory.sessions().keys()
         self._timer = self.clock.call_later(self.settings.session_grace_ms // _LOOKS_PER_GRACE, self._look_for_overdue)
 
     def give_up_unclaimed(self) -> None:
         """Sessions of a former life that did not resume are given up on."""
         for session in self.messages.directory.sessions():
-            if session not in self.sessions:
-                self.tell_messages(SessionGone(session))
+            if session not in self.sessions and session not in self._given_up:
+                self._give_up(session)
+
+    def _give_up(self, session: str) -> None:
+        """From here on it cannot be resumed, although it is gone only when its Detach is applied."""
+        self._given_up.add(session)
+        self.tell_messages(SessionGone(session))
 
     # --- destinations ------------------------------------------------------------------------------------------------
 
-    def is_created(self, destination: str) -> bool:
-        return destination in self._created
+    def being_created(self, destination: str) -> Kind | None:
+        return self._created.get(destination)
 
     def create_on_first_use(self, destination: str, kind: Kind) -> None:
         """Put "create it if it is not there" into the channel, ahead of what is about to be appended."""
-        self._created[destination] = None
-        self.next_token(lambda _: self._created.pop(destination, None), lambda _: self._created.pop(destination, None))
+        self._created[destination] = kind
+
+        def done(_: object) -> None:
+            self._created.pop(destination, None)
+
+        self.next_token(done, done)
         create = command.Create(destination, kind, is_implicit=True, origin=self.subject, token=self._token)
         self.submit(create, self._token)
 
@@ -158,7 +178,11 @@ class ClientManager:
 
     def submit(self, made: command.Command, token: int) -> None:
         """Append a command that is answered when it is applied; if it cannot be appended, it is answered now."""
-        future = self.channel.append(command.encode(made), Purpose.UPKEEP)
+        try:
+            future = self.channel.append(command.encode(made), Purpose.UPKEEP)
+        except HoldfastError as problem:
+            self._appended(token, problem)
+            return
         future.add_done_callback(lambda done: self._appended(token, None if done.cancelled() else done.exception()))
 
     def _appended(self, token: int, problem: BaseException | None) -> None:

@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 
 from holdfast.bus.bus import Bus
 from holdfast.bus.message import Delivered, DeliveredSlice
-from holdfast.channel.channel import Channel, Purpose
+from holdfast.channel.channel import Channel, Purpose, Receipt
 from holdfast.destination import command, effect
 from holdfast.destination.delivery import Delivery, Handout, HandoutSlice
 from holdfast.destination.directory import Directory
-from holdfast.errors import BatchDamaged, Blocked, Closed, HoldfastError
+from holdfast.errors import BatchDamaged, Closed, Damaged, HoldfastError, NoSuchPosition, OutcomeUnknown, Unavailable
 from holdfast.event import position
 from holdfast.event.batch import slice_of
 from holdfast.event.position import Ranges
@@ -35,8 +35,8 @@ BacklogKey = effect.BacklogKey
 FETCH_BYTES = 512 << 10
 FETCH_COUNT_MAX = 1_000
 EVENTS_MAX = 1_000
-# When even the dead queue's command finds no room, it is tried again after this.
-BURY_AGAIN_MS = 1_000
+# What finds no room, or cannot be read, is tried again after this.
+AGAIN_MS = 1_000
 
 
 class Deliverer:
@@ -54,6 +54,7 @@ class Deliverer:
         self._held: dict[Holder, Ranges] = {}
         self._attachments: dict[Holder, int] = {}
         self._early: set[Holder] = set()
+        self._early_returns: list[effect.Returned] = []
         self._due: dict[BacklogKey, None] = {}
         self._working: dict[BacklogKey, asyncio.Task[None]] = {}
         self._awaited: dict[BacklogKey, set[Holder]] = {}
@@ -77,6 +78,9 @@ class Deliverer:
                 else:
                     self._awaited.setdefault(key, set()).add((session, receiver))
         self._early.clear()
+        for each in self._early_returns:
+            self.act(each)
+        self._early_returns.clear()
         self._due = dict.fromkeys(self.deliveries)
         self._clock.call_later(self._settings.start_grace_ms, self._stop_waiting)
 
@@ -84,6 +88,11 @@ class Deliverer:
         """A receiver attached while the channel was still being replayed: it is here, and not waited for."""
         if holder in self._routes:
             self._early.add(holder)
+
+    def came_back_early(self, returned: effect.Returned) -> None:
+        """Somebody released these while the channel was still being replayed: what it said it holds is less by them."""
+        if self._early:
+            self._early_returns.append(returned)
 
     def _stop_waiting(self) -> None:
         self._awaited.clear()
@@ -110,7 +119,7 @@ class Deliverer:
         elif isinstance(each, effect.Finished):
             delivery.finished(each.ranges)
         elif isinstance(each, effect.Returned):
-            delivery.returned(each.ranges, each.not_before_ms)
+            delivery.returned(each.ranges, each.not_before_ms, each.session)
         elif isinstance(each, effect.Attached):
             self._attach((each.session, each.receiver), each.backlog)
         elif isinstance(each, effect.DetachedReceiver):
@@ -190,8 +199,8 @@ class Deliverer:
             await self._bury(key, delivery.take_exhausted(), "redelivered too often")
         except Closed:
             pass
-        except HoldfastError as problem:  # what could not be read stays where it is, unfinished; the rest goes on
-            log.critical("some events of %s cannot be delivered: %s", key, problem)
+        except HoldfastError as problem:
+            log.critical("some events of %s cannot be buried: %s", key, problem)
 
     def _share(self, key: BacklogKey, delivery: Delivery) -> int:
         """How much one receiver gets at a time: where several compete, not all that there is, whatever credit the first has."""
@@ -209,7 +218,12 @@ class Deliverer:
             if begin and not delivery.has_credit(holder):
                 delivery.give_back(holder, slices[begin:])
                 return
-            begin, ready = await self._fetch(key, slices, begin)
+            try:
+                begin, ready = await self._fetch(key, slices, begin)
+            except (OutcomeUnknown, Unavailable, Damaged, NoSuchPosition) as problem:
+                log.critical("some events of %s cannot be read, and are tried again: %s", key, problem)
+                self._read_later(delivery, holder, slices[begin:])
+                return
             if self._attachments.get(holder) != attachment:
                 return
             if ready:
@@ -217,11 +231,23 @@ class Deliverer:
                 self.events_delivered += sum(each.events for each in ready)
                 delivery.charge(holder, sum(len(each.batch) for each in ready))
 
+    def _read_later(self, delivery: Delivery, holder: Holder, slices: Sequence[HandoutSlice]) -> None:
+        """What cannot be read now stays unfinished, and nobody's; the rest goes on."""
+        delivery.give_back(holder, slices)
+        ranges = Ranges.gather((each.first, each.first + each.events - 1) for each in slices)
+        delivery.returned(ranges, self._clock.now_ms() + AGAIN_MS)
+
     async def _fetch(self, key: BacklogKey, slices: Sequence[HandoutSlice], begin: int) -> tuple[int, list[DeliveredSlice]]:
         """Slices from `begin` on with their bytes, until FETCH_BYTES are reached; and where it stopped."""
         wanted = slices[begin : begin + FETCH_COUNT_MAX]
         entries = [position.entry_of(each.first) for each in wanted]
-        commands = await self._channel.fetch([self._directory.locate(entry) for entry in entries], FETCH_BYTES)
+        places = [self._directory.locate(entry) for entry in entries]
+        try:
+            commands = await self._channel.fetch(places, FETCH_BYTES)
+        except NoSuchPosition:
+            if places == [self._directory.locate(entry) for entry in entries]:
+                raise
+            return begin, []  # carried forward meanwhile (rule 9): look again
         ready: list[DeliveredSlice] = []
         is_whole = True
         for each, entry, found in zip(wanted, entries, commands, strict=False):
@@ -239,13 +265,14 @@ class Deliverer:
     async def _bury(self, key: BacklogKey, ranges: Ranges, reason: str) -> None:
         if not ranges:
             return
-        dead = command.Dead(self.epoch, key[0], key[1], ranges.to_bytes(), reason)
-        try:
-            await self._channel.append(command.encode(dead), Purpose.UPKEEP)
-        except Blocked as problem:
-            log.error("%s: %s", key, problem)
-            if key in self.deliveries:
-                self.deliveries[key].returned(ranges, self._clock.now_ms() + BURY_AGAIN_MS)
+        for part in ranges.portions(command.RANGES_MAX):
+            dead = command.Dead(self.epoch, key[0], key[1], part.to_bytes(), reason)
+            try:
+                await self._channel.append(command.encode(dead), Purpose.UPKEEP)
+            except (Unavailable, OutcomeUnknown) as problem:
+                log.error("%s: %s", key, problem)
+                if key in self.deliveries:
+                    self.deliveries[key].returned(part, self._clock.now_ms() + AGAIN_MS)
 
     # --- giving up on a session --------------------------------------------------------------------------------------
 
@@ -253,14 +280,22 @@ class Deliverer:
         """It did not come back: what it was handed counts as delivered (rule 5), and goes to others (rule 4)."""
         for holder, key in self._places.items():
             if holder[0] == session and key in self.deliveries:
-                held = self.deliveries[key].held(holder)
-                if held:
+                for held in self.deliveries[key].held(holder).portions(command.RANGES_MAX):
                     self._issue(command.Release(*key, session, held.to_bytes()))
-        self._issue(command.Detach(session, at_ms=self._clock.now_ms(), epoch=self.epoch))
+        detaching = self._issue(command.Detach(session, at_ms=self._clock.now_ms(), epoch=self.epoch))
+        detaching.add_done_callback(lambda done: self._given_up(session, done))
 
-    def _issue(self, issued: command.Command) -> None:
+    def _given_up(self, session: str, done: asyncio.Future[Receipt]) -> None:
+        """Where there was no room it is tried again: until it is detached, nobody else gets what it holds."""
+        problem = None if done.cancelled() else done.exception()
+        if isinstance(problem, Unavailable | OutcomeUnknown):
+            log.error("session %s cannot be given up yet: %s", session, problem)
+            self._clock.call_later(AGAIN_MS, lambda: self.give_up(session))
+
+    def _issue(self, issued: command.Command) -> asyncio.Future[Receipt]:
         future = self._channel.append(command.encode(issued), Purpose.UPKEEP)
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return future
 
     # --- time --------------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from holdfast.bus.message import CreditGranted, Holding, LinkDown, Question, Rec
 from holdfast.channel.channel import Channel, Entry, Purpose
 from holdfast.destination import command, effect
 from holdfast.destination.directory import Directory
-from holdfast.errors import Closed, Damaged, HoldfastError, Refused
+from holdfast.errors import Closed, Damaged, HoldfastError, OutcomeUnknown, Refused, Unavailable
 from holdfast.node import administration
 from holdfast.node.clock import Clock
 from holdfast.node.deliverer import Deliverer
@@ -32,6 +32,12 @@ from holdfast.node.start_order import StartOrder
 from holdfast.node.upkeep import Upkeep
 
 log = logging.getLogger("holdfast.message_manager")
+
+
+# When a claim finds no room, it is tried again after this.
+CLAIM_AGAIN_S = 0.5
+# Entries applied without a pause: some 2 ms of work at most.
+LONG_RUN = 64
 
 
 def subject_of(name: str) -> str:
@@ -118,7 +124,8 @@ class MessageManager:
                     self._tell_applied()
                 if self.is_primary:
                     self._wake()
-                await asyncio.sleep(0)  # a long replay or a flood leaves every other task its turn
+                if len(entries) > LONG_RUN:
+                    await asyncio.sleep(0)  # a long replay or a flood leaves every other task its turn
         except Closed:
             raise
         except HoldfastError as problem:
@@ -132,11 +139,21 @@ class MessageManager:
             await asyncio.gather(claiming, return_exceptions=True)
 
     async def _claim_when_replayed(self, before_claim: Callable[[], Awaitable[None]] | None) -> None:
+        """Whatever fails here must not keep it from delivering: what could not be imported stays where it is."""
         if before_claim is not None:
-            await before_claim()
+            try:
+                await before_claim()
+            except HoldfastError as problem:
+                log.error("not everything that was recorded before the start could be taken: %s", problem)
         await self._replayed.wait()
-        claim = command.Claim(epoch=self.directory.epoch + 1, node=self.name)
-        await self.channel.append(command.encode(claim), Purpose.UPKEEP)
+        while not self.is_primary:
+            claim = command.Claim(epoch=self.directory.epoch + 1, node=self.name)
+            try:
+                await self.channel.append(command.encode(claim), Purpose.UPKEEP)
+                return
+            except (Unavailable, OutcomeUnknown) as problem:
+                log.error("message manager %s cannot claim yet: %s", self.name, problem)
+                await asyncio.sleep(CLAIM_AGAIN_S)
 
     def _apply(self, entry: Entry) -> None:
         effects = self.directory.apply(entry.number, entry.command)
@@ -162,6 +179,9 @@ class MessageManager:
         elif isinstance(each, effect.Attached) and not self.is_primary:
             assert self._deliverer is not None
             self._deliverer.came_early((each.session, each.receiver))
+        elif isinstance(each, effect.Returned) and not self.is_primary:
+            assert self._deliverer is not None
+            self._deliverer.came_back_early(each)
         elif self.is_primary:
             assert self._deliverer is not None
             if isinstance(each, effect.DetachedReceiver) and each.reason:

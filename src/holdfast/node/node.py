@@ -58,6 +58,10 @@ class Node:
     async def start(self, before_claim: Callable[[], Awaitable[None]] | None = None) -> None:
         """Begin to accept and to replay; `messages.wait_until_primary` tells when deliveries begin."""
         await self.messages.start(before_claim)
+        self.messages.when_primary(self._wait_for_former_sessions)
+
+    def _wait_for_former_sessions(self) -> None:
+        """From now on only: a session cannot be resumed before the channel is replayed, however long that takes."""
         self._clock.call_later(self.settings.start_grace_ms + self.settings.session_grace_ms, self.clients.give_up_unclaimed)
 
     async def close(self) -> None:

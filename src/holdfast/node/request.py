@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from holdfast.node.client_manager import ClientManager
 
 QUESTIONS = ("describe", "list", "status", "subscriptions")
+# A hundred years, as for the delays of events.
+DELAY_MS_MAX = 100 * 365 * 86_400 * 1000
+SEQUENCE_MAX = 1 << 62
 Maker = Callable[[str, int], command.Command]
 
 
@@ -55,8 +58,9 @@ class Request:
 
     def _open_producer(self, message: frame.OpenProducer) -> None:
         session = self._session
+        check_number(message.first_sequence)
         producer = message.producer or self._manager.new_producer()
-        session.producers[producer] = message.is_durable
+        session.open_producer(producer, message.is_durable)
         if message.producer:
             self._submit(
                 lambda origin, token: command.OpenProducer(
@@ -77,9 +81,17 @@ class Request:
             self._answered({"producer": producer, "last_sequence": 0, "receipts": []})
 
     def _forget_producer(self, message: frame.ForgetProducer) -> None:
-        self._session.check_producer(message.producer)
-        self._session.producers.pop(message.producer)
-        self._submit(lambda origin, token: command.ForgetProducer(message.producer, origin, token))
+        """Forgetting what is not open is fine: it is asked for again when the answer was lost."""
+        session, producer = self._session, message.producer
+        if producer not in session.producers:
+            self._answered(None)
+            return
+
+        def forgotten(value: Any) -> None:
+            session.producers.pop(producer, None)
+            self._answered(value)
+
+        self._submit(lambda origin, token: command.ForgetProducer(producer, origin, token), forgotten)
 
     def _attach(self, message: frame.Attach) -> None:
         session, receiver = self._session, message.receiver
@@ -108,6 +120,8 @@ class Request:
         )
 
     def _settle(self, message: frame.Settle) -> None:
+        if not 0 <= message.delay_ms <= DELAY_MS_MAX:
+            raise ProtocolError(f"a delay of {message.delay_ms} ms is not possible; give one up to {DELAY_MS_MAX}")
         place = self._session.receiver(message.receiver)
         where = (place.destination, place.subscription, self._session.id, read_ranges(message.ranges).to_bytes())
 
@@ -157,7 +171,7 @@ def check_destination(manager: ClientManager, destination: str, kind: Literal["q
     the batch.
     """
     known = manager.messages.directory.catalog.destinations.get(destination)
-    found = known.kind if known is not None else None
+    found = known.kind if known is not None else manager.being_created(destination)
     if found == kind and destination != name.DEAD:
         return
     name.check_destination(destination)
@@ -165,13 +179,17 @@ def check_destination(manager: ClientManager, destination: str, kind: Literal["q
         raise WrongKind(
             f"{destination!r} is a {found}, not a {kind}; use client.{found}({destination!r})", destination=destination
         )
-    if manager.is_created(destination):
-        return
     if not manager.settings.is_create_on_first_use:
         raise NoSuchDestination(
             f"there is no {kind} {destination!r}, and none is created on first use here; create it first", destination=destination
         )
     manager.create_on_first_use(destination, kind)
+
+
+def check_number(sequence: int) -> None:
+    """The number of a batch: one more must still be a number."""
+    if sequence > SEQUENCE_MAX:
+        raise ProtocolError(f"no producer has sent {sequence} batches; its client is broken", sequence=str(sequence))
 
 
 def read_ranges(data: bytes) -> Ranges:

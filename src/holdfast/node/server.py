@@ -7,6 +7,7 @@ the channel before the claim, so that they are delivered before everything else 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import resource
 import signal
@@ -38,6 +39,7 @@ class Server:
 
     async def start(self) -> None:
         _raise_file_limit()
+        gc.freeze()  # what is loaded by now stays for good: the collector need not look at it again
         self.node = await Node.open(self._data, self._settings)
         try:
             await self.node.start(self._import_boot if self._boot is not None else None)

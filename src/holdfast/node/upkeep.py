@@ -5,7 +5,7 @@
     carry       the few unfinished batches of an old, mostly finished stretch are copied forward, so that it can be freed (rule 9)
 
 One round at a time, in the background: when enough was applied since the last one, and, while space is short, whenever the
-oldest stretch may be freed by it. Memory: a snapshot is encoded once (about 12 bytes a waiting batch); carrying holds a
+oldest stretch may be freed by it. Memory: while a snapshot is being saved, two bytes for each waiting batch; carrying holds a
 quarter of a segment.
 """
 
@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from holdfast.channel.channel import COMMAND_BYTES_MAX, Buffer, Channel, Purpose, Stretch
+from holdfast.channel.channel import COMMAND_BYTES_MAX, Buffer, Channel, Pressure, Purpose, Stretch
 from holdfast.destination import command
 from holdfast.destination.directory import Directory
 from holdfast.errors import Closed, HoldfastError
@@ -28,6 +28,8 @@ log = logging.getLogger("holdfast.upkeep")
 ALIVE_MAX = 0.25
 STRETCHES_A_ROUND = 16
 CARRIED_COUNT_MAX = 2_000
+# Entries to replay after a crash are half a second of work at this count; small batches reach it long before the bytes.
+SNAPSHOT_ENTRIES = 50_000
 # While space is short, rounds follow each other at least this far apart.
 SHORT_ROUND_MS = 100
 # Left free in a carried command for its head: at most 18 bytes an entry.
@@ -56,6 +58,11 @@ class Upkeep:
         self._bytes_at_snapshot = 0
         self._round: asyncio.Task[None] | None = None
         self._round_ms = 0
+        self._is_short = channel.pressure.is_short
+        channel.watch_pressure(self._note_pressure)
+
+    def _note_pressure(self, pressure: Pressure) -> None:
+        self._is_short = pressure.is_short
 
     def begin(self, epoch: int, snapshot_at: int) -> None:
         self._epoch = epoch
@@ -66,12 +73,15 @@ class Upkeep:
         """Begin a round if it is worth it."""
         if self._round is not None and not self._round.done():
             return
-        if self._is_snapshot_due() or (self._channel.pressure.is_short and self._is_anything_to_free()):
+        if self._is_snapshot_due() or (self._is_short and self._is_anything_to_free()):
             self._round_ms = self._clock.now_ms()
             self._round = asyncio.create_task(self._keep_up(), name="upkeep")
 
     def _is_snapshot_due(self) -> bool:
+        """Replay is bounded in bytes and in entries, as long as snapshots stay a fraction of what is written."""
         fresh = self._channel.bytes_appended - self._bytes_at_snapshot
+        if self._directory.applied - self._snapshot_at >= SNAPSHOT_ENTRIES:
+            return fresh >= 2 * self._snapshot_bytes
         return fresh >= max(self._settings.snapshot_bytes, 4 * self._snapshot_bytes)
 
     def _is_anything_to_free(self) -> bool:
@@ -114,11 +124,11 @@ class Upkeep:
     async def _snapshot(self) -> None:
         self._bytes_at_snapshot = self._channel.bytes_appended
         applied = self._directory.applied
-        chunks = list(self._directory.snapshot())
-        await self._channel.save_snapshot(applied, chunks)
+        counted = _Counted(self._directory.snapshot())
+        await self._channel.save_snapshot(applied, counted)
         self.snapshots += 1
         self._snapshot_at = applied
-        self._snapshot_bytes = sum(map(len, chunks))
+        self._snapshot_bytes = counted.bytes
         await self._release()
 
     async def _release(self) -> None:
@@ -159,6 +169,19 @@ class Upkeep:
             await self._until_applied(receipt.entry)
             self.carried += len(group)
         return True
+
+
+class _Counted:
+    """Chunks, taken one by one, and how many bytes they were."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self.bytes = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for chunk in self._chunks:
+            self.bytes += len(chunk)
+            yield chunk
 
 
 def _in_commands(batches: Sequence[tuple[int, Buffer]]) -> list[list[tuple[int, Buffer]]]:

@@ -14,6 +14,7 @@ when it is written.
 
 from __future__ import annotations
 
+import shutil
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -52,6 +53,8 @@ _LEAD = struct.Struct("<BBH")
 
 def folder_of(place: str | Path) -> Path:
     """The folder of a path, or of a `file:` URL."""
+    if not isinstance(place, str | Path):
+        raise BadUrl(f"a recorder needs a folder, not {type(place).__name__}; give a path or file:DIR")
     text = str(place)
     if text.startswith("file:"):
         text = text.removeprefix("file:")
@@ -65,9 +68,9 @@ def folder_of(place: str | Path) -> Path:
 
 def journal_settings(size_bytes: int) -> JournalSettings:
     """All of the space is written before the first event, so that recording never needs any (A2)."""
-    if size_bytes < SIZE_BYTES_MIN:
+    if type(size_bytes) is not int or size_bytes < SIZE_BYTES_MIN:
         raise BadSetting(
-            f"size_bytes {size_bytes} is too small for a recorder; give it at least {SIZE_BYTES_MIN}", setting="size_bytes"
+            f"size_bytes {size_bytes!r} is too small for a recorder; give it at least {SIZE_BYTES_MIN}", setting="size_bytes"
         )
     segment = min(size_bytes // SEGMENTS, SEGMENT_BYTES_MAX) // SECTOR_BYTES * SECTOR_BYTES
     return JournalSettings(
@@ -164,9 +167,26 @@ class RecorderContents:
         self._mark.close()
 
 
+def _check_room(folder: Path, size_bytes: int) -> None:
+    """All of a new recorder's space is written at once: what could never fit is refused before an hour is spent on it."""
+    if (folder / JOURNAL_FOLDER).exists():
+        return
+    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    free_bytes = shutil.disk_usage(there).free
+    if size_bytes > free_bytes:
+        raise DiskFailed(
+            f"a recorder of {size_bytes:,} bytes does not fit the disk of {folder}, which has {free_bytes:,} free; "
+            "make room, or give a smaller size",
+            size_bytes=size_bytes,
+            free_bytes=free_bytes,
+        )
+
+
 def _journal_of(folder: Path, size_bytes: int) -> Journal:
+    settings = journal_settings(size_bytes)
+    _check_room(folder, size_bytes)
     try:
-        return Journal.open(folder / JOURNAL_FOLDER, journal_settings(size_bytes))
+        return Journal.open(folder / JOURNAL_FOLDER, settings)
     except JournalInUse as problem:
         raise JournalInUse(
             f"recorder {folder} is in use by process {problem.fields.get('holder') or 'unknown'}; one process owns a recorder: "

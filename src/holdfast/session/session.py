@@ -13,9 +13,12 @@ from typing import NamedTuple
 
 from holdfast.errors import Detached, ProtocolError
 
-# Questions one session may have unanswered. A client sends its settled ranges together, so that a few are usual.
+# Questions one session may have unanswered; beside them, verdicts of each of its receivers.
 QUESTIONS_MAX = 4_096
+VERDICTS_MAX = 32
 RECEIVERS_MAX = 10_000
+PRODUCERS_MAX = 1_000
+PRODUCER_LENGTH_MAX = 255
 
 
 class ReceiverPlace(NamedTuple):
@@ -33,7 +36,7 @@ class Session:
         self.producers: dict[str, bool] = {}
         self.away_since_ms: int | None = None
         self._window = window
-        self._unreceipted = 0
+        self.unreceipted = 0
         self._unanswered = 0
 
     def open_receiver(self, number: int, place: ReceiverPlace) -> None:
@@ -53,22 +56,32 @@ class Session:
             raise Detached(f"receiver {number} of session {self.id} is not attached; attach it first, discard what it held")
         return place
 
+    def open_producer(self, producer: str, is_durable: bool) -> None:
+        if len(producer) > PRODUCER_LENGTH_MAX or len(self.producers) >= PRODUCERS_MAX:
+            raise ProtocolError(
+                f"a session opens at most {PRODUCERS_MAX} producers, named with at most {PRODUCER_LENGTH_MAX} characters; "
+                "forget those that send no more"
+            )
+        self.producers[producer] = is_durable
+
     def check_producer(self, producer: str) -> None:
         if producer not in self.producers:
             raise ProtocolError(f"producer {producer!r} was not opened in session {self.id}; open it first", producer=producer)
 
     def sent(self) -> None:
         """A batch came in; at most the window may be unreceipted."""
-        if self._unreceipted >= self._window:
+        if self.unreceipted >= self._window:
             raise ProtocolError(f"session {self.id} has {self._window} batches unreceipted and sends another; wait for receipts")
-        self._unreceipted += 1
+        self.unreceipted += 1
 
     def receipted(self) -> None:
-        self._unreceipted -= 1
+        self.unreceipted -= 1
 
     def asked(self) -> None:
-        if self._unanswered >= QUESTIONS_MAX:
-            raise ProtocolError(f"session {self.id} has {QUESTIONS_MAX} questions unanswered and asks another; wait for answers")
+        if self._unanswered >= QUESTIONS_MAX + VERDICTS_MAX * len(self.receivers):
+            raise ProtocolError(
+                f"session {self.id} has {self._unanswered} questions unanswered and asks another; wait for answers"
+            )
         self._unanswered += 1
 
     def answered(self) -> None:
@@ -81,7 +94,7 @@ class Session:
     def came_back(self) -> None:
         """It is on a new link. What was outstanding on the old one is answered to nobody, and does not count here."""
         self.away_since_ms = None
-        self._unreceipted = 0
+        self.unreceipted = 0
         self._unanswered = 0
 
     def is_overdue(self, now_ms: int, grace_ms: int) -> bool:

@@ -37,6 +37,9 @@ class FrameDecoder:
         """
         at = 0
         view = memoryview(data)
+        if not self._gathered and len(data) >= _LENGTH_BYTES and self._frame_bytes(view, 0) == len(data):
+            yield decode(view)  # one whole frame, as lone ones come
+            return
         if self._gathered:
             at = self._fill(view)
             if not self._wanted or len(self._gathered) < self._wanted:

@@ -1,6 +1,6 @@
 """Frames: what a client and a client manager say to each other, on one link, for any number of sessions.
 
-    length u32 │ kind u8 │ session u16 │ head length u16 │ head, msgpack array │ body       little-endian
+    length u32 │ kind u8 │ session u16 │ head length u32 │ head, msgpack array │ body       little-endian
 
 `length` counts everything after itself. Session 0 is the link itself; the client numbers its sessions from 1. The body is
 opaque here (a batch command, or batches). A frame longer than the limit of the greeting is refused from its first four bytes.
@@ -36,7 +36,7 @@ MAGIC = "holdfast"
 # A batch is at most 1 MiB; the rest is for the heads of a frame that delivers many small batches.
 FRAME_BYTES_MAX = (1 << 20) + (64 << 10)
 LENGTH = struct.Struct("<I")
-_LEAD = struct.Struct("<IBHH")
+_LEAD = struct.Struct("<IBHI")
 LEAD_BYTES = _LEAD.size
 
 
@@ -279,8 +279,14 @@ class Frame(NamedTuple):
 
 
 def encode_lead(session: int, message: Message, body_length: int) -> bytes:
-    """Everything of a frame but its body, so that a body need not be copied to be sent."""
+    """Everything of a frame but its body, so that a body need not be copied to be sent. TooLarge past FRAME_BYTES_MAX."""
     head = _encoder.encode(message)
+    if len(head) + body_length > FRAME_BYTES_MAX - LEAD_BYTES:
+        raise TooLarge(
+            f"a {type(message).__name__} frame of {len(head) + body_length} bytes is over the limit of {FRAME_BYTES_MAX}; "
+            "ask for less at once",
+            length=len(head) + body_length,
+        )
     return _LEAD.pack(LEAD_BYTES - 4 + len(head) + body_length, message.KIND, session, len(head)) + head
 
 

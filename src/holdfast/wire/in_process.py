@@ -1,7 +1,8 @@
 """A link within one process: the frames themselves are handed over, at the next turn of the loop.
 
-Embedded mode and tests use it. It keeps the rules of every link: in order, or lost; never to be received within `send`. What
-was sent before `close` arrives; what is under way when the link is `cut` may be lost, as on a network.
+Embedded mode and tests use it. It keeps the rules of every link: in order, or lost; never to be received within `send` (only
+within `flush`, by who asks for it). What was sent before `close` arrives; what is under way when the link is `cut` may be
+lost, as on a network.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class InProcessLink:
         self._loop = asyncio.get_running_loop()
         self._under_way: deque[Frame] = deque()
         self._bytes_under_way = 0
+        self._is_handing_over = False
         self._is_closing = False
         self._is_lost = False
         self._waiting_to_drain: list[asyncio.Future[None]] = []
@@ -58,6 +60,11 @@ class InProcessLink:
         self._under_way.append(frame)
         self._bytes_under_way += len(frame.body)
 
+    def flush(self) -> None:
+        """Hand over now. Whoever asks for it is prepared to be sent something before it returns."""
+        if self._under_way and not self._is_lost:
+            self._hand_over()
+
     async def drained(self) -> None:
         while self.is_congested and not self._is_lost:
             waiting = self._loop.create_future()
@@ -77,14 +84,22 @@ class InProcessLink:
                 end._lose(reason)
 
     def _hand_over(self) -> None:
-        frames, self._under_way = self._under_way, deque()
-        self._bytes_under_way = 0
+        if self._is_handing_over:  # a flush from within: what it wants sent comes after what is being handed over
+            return
+        self._is_handing_over = True
+        try:
+            for _ in range(len(self._under_way)):
+                other = self._other
+                if other is None or other._is_lost or self._is_lost:
+                    return
+                frame = self._under_way.popleft()
+                self._bytes_under_way -= len(frame.body)
+                other.received(frame)
+        finally:
+            self._is_handing_over = False
         self._wake_drained()
-        other = self._other
-        for frame in frames:
-            if other is None or other._is_lost or self._is_lost:
-                return
-            other.received(frame)
+        if self._under_way:
+            self._loop.call_soon(self._hand_over)
 
     def _end(self) -> None:
         self._hand_over()

@@ -34,6 +34,9 @@ class Link(Protocol):
     def send(self, frame: Frame) -> None:
         """Hand over a frame. Never waits; what is sent on a lost link is dropped (`lost` tells)."""
 
+    def flush(self) -> None:
+        """Frames that are handed over in one turn of the loop travel together at its end; this sends them now."""
+
     async def drained(self) -> None:
         """Wait until the link is not congested, or lost."""
 

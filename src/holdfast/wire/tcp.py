@@ -77,16 +77,16 @@ class TcpLink(asyncio.Protocol):
         size = len(body)
         lead = encode_lead(session, message, size)
         if not self._gathered and not self._is_reading:
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self.flush)
         self._gathered.append(lead)
         if size >= LARGE_BODY_BYTES:
-            self._flush()
+            self.flush()
             self._write(body)
         elif size:
             self._gathered.append(body)
         self._gathered_bytes += size + len(lead)
         if self._gathered_bytes > GATHERED_BYTES_MAX:
-            self._flush()
+            self.flush()
 
     async def drained(self) -> None:
         while self._is_congested:
@@ -97,7 +97,7 @@ class TcpLink(asyncio.Protocol):
     def close(self) -> None:
         if self._is_closing:
             return
-        self._flush()
+        self.flush()
         self._is_closing = True
         if self._transport is not None:
             self._transport.close()
@@ -125,7 +125,7 @@ class TcpLink(asyncio.Protocol):
         finally:
             self._is_reading = False
             if self._gathered:
-                self._flush()
+                self.flush()
 
     def refuse(self, problem: HoldfastError) -> None:
         """Say why, and end. `lost` will hear of it."""
@@ -157,7 +157,7 @@ class TcpLink(asyncio.Protocol):
     def _greeted(self, frame: Frame) -> None:
         raise ProtocolError("a frame came before anyone was there to receive it; wait for the greeting")
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         gathered = self._gathered
         if not gathered or self._is_closing:
             return

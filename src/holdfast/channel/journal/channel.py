@@ -170,7 +170,7 @@ class JournalChannel:
     def _timed_commit(self, drafts: list[Draft]) -> list[Outcome]:
         started = self._clock()
         try:
-            outcomes = self._journal.commit(drafts)
+            outcomes = self._journal.commit(drafts, is_marked=False)
         except Exception as problem:  # no memory, or a fault of our own: nobody must be left waiting for an answer
             return [_unknown(problem)] * len(drafts)
         self._sync_s = 0.8 * self._sync_s + 0.2 * (self._clock() - started)
@@ -184,22 +184,26 @@ class JournalChannel:
 
     def _answer(self, group: list[_Waiting], outcomes: list[Outcome]) -> None:
         """Publish what is durable, then give the receipts."""
-        for waiting, outcome in zip(group, outcomes, strict=True):
-            if isinstance(outcome, int) and waiting.draft.kind == COMMAND:
-                self._tail.add(outcome, waiting.draft.payload)
-        self._tail.trim()
-        for waiting, outcome in zip(group, outcomes, strict=True):
-            if waiting.answer.done():
-                continue
+        for (draft, answer), outcome in zip(group, outcomes, strict=True):
             if isinstance(outcome, HoldfastError):
-                waiting.answer.set_exception(outcome)
-            else:
-                waiting.answer.set_result(Receipt(outcome, 1, True))
-        self._loop.call_soon(self._wake_readers)  # a turn later: receipts are on their way before anything is applied
-        self._tend()
+                if not answer.done():
+                    answer.set_exception(outcome)
+                continue
+            if draft.kind == COMMAND:
+                self._tail.add(outcome, draft.payload)
+            if not answer.done():
+                answer.set_result(Receipt(outcome, 1, True))
+        self._tail.trim()
+        self._loop.call_soon(self._go_on)
         if self._waiting and not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._turn)
+
+    def _go_on(self) -> None:
+        """What can wait until the receipts are on their way, and comes before the next group."""
+        self._journal.write_mark()
+        self._wake_readers()
+        self._tend()
 
     # --- reading -------------------------------------------------------------------------------------------------------
 

@@ -145,17 +145,25 @@ class Journal:
             )  # fmt: skip
         return Draft(COMMAND, command, purpose)
 
-    def commit(self, drafts: Sequence[Draft]) -> list[Outcome]:
+    def commit(self, drafts: Sequence[Draft], *, is_marked: bool = True) -> list[Outcome]:
         """One group: write, sync, and say per draft what became of it. One thread at a time.
 
+        Then the durable mark is written, unless the caller does so itself before the next group, to answer sooner.
         Whatever else goes wrong (no memory, a fault of our own) stops the journal: what is on disk is not known in memory then.
         """
         self._check_open()
         try:
-            return self._writer.commit(drafts)
+            outcomes = self._writer.commit(drafts)
         except BaseException as problem:
             self._writer.stop(problem)
             raise
+        if is_marked:
+            self._writer.write_mark()
+        return outcomes
+
+    def write_mark(self) -> None:
+        """Tell readers in other processes, and the next opening, what is durable. Not while a group is being committed."""
+        self._writer.write_mark()
 
     def release(self, below: int) -> None:
         """Forget entries below this number, whole segments at a time.

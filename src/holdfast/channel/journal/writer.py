@@ -287,7 +287,6 @@ class Writer:
         self.durable = run.next_entry - 1
         for note in run.notes:
             self._take_note(note)
-        self.write_mark()
 
     def _take_note(self, note: Note) -> None:
         assert self._tail is not None

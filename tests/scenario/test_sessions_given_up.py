@@ -1,0 +1,228 @@
+"""What a session held when it was given up goes to others (rule 4), however much it is and whatever fails meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from holdfast.destination import command
+from holdfast.errors import Blocked
+from holdfast.event.position import Ranges
+from holdfast.node.node import Node
+from holdfast.wire.frame import Answered, Attach, Credit, Deliver, Failed, ForgetProducer, Goodbye, Manage, Send, Settle
+from tests.raw_client import FailingChannel, RawClient, batch_command, failing_node, fill
+
+MANY = 5_000
+
+
+@asynccontextmanager
+async def running() -> AsyncIterator[tuple[Node, FailingChannel]]:
+    node, channel = failing_node()
+    await node.start()
+    await asyncio.wait_for(node.messages.wait_until_primary(), 5)
+    try:
+        yield node, channel
+    finally:
+        await node.close()
+
+
+async def greeted(node: Node, resume: str = "") -> RawClient:
+    client = RawClient(node)
+    await client.greet(resume)
+    return client
+
+
+def positions(client: RawClient) -> list[int]:
+    return [each.first for message in client.of(Deliver) for each in message.slices]
+
+
+async def until_handed(client: RawClient, count: int) -> None:
+    async with asyncio.timeout(10):
+        while len(positions(client)) < count:
+            await client.hear(Deliver, len(client.of(Deliver)) + 1)
+
+
+async def test_what_a_dead_recipient_held_of_many_small_batches_goes_to_another() -> None:
+    async with running() as (node, _):
+        await fill(node, MANY)
+        dying, other = await greeted(node), await greeted(node)
+        await dying.receive()
+        await until_handed(dying, MANY)
+
+        dying.cut()
+        await other.receive()
+        await until_handed(other, MANY)
+
+        assert sorted(positions(other)) == sorted(positions(dying))
+
+
+async def test_a_session_whose_giving_up_found_no_room_is_given_up_when_there_is_some() -> None:
+    async with running() as (node, channel):
+        await fill(node, 10)
+        dying, other = await greeted(node), await greeted(node)
+        await dying.receive()
+        await until_handed(dying, 10)
+        channel.refused = {command.Detach, command.Release}
+        dying.cut()
+        await channel.until_refused(command.Detach, 3)
+
+        channel.refused = set()
+        await other.receive()
+
+        await until_handed(other, 10)
+
+
+async def test_a_session_that_comes_back_while_it_is_being_given_up_is_told_so() -> None:
+    """It must not be told that it is resumed and then lose what it holds behind its back."""
+    async with running() as (node, channel):
+        await fill(node, 1)
+        dying = await greeted(node)
+        await dying.receive()
+        await until_handed(dying, 1)
+        channel.refused = {command.Detach}
+        dying.cut()
+        await channel.until_refused(command.Detach)
+
+        opened = await RawClient(node).greet(dying.session)
+
+        assert not opened.is_resumed and opened.session != dying.session
+
+
+async def test_thousands_of_events_that_were_redelivered_too_often_are_buried() -> None:
+    async with running() as (node, _):
+        node.channel.append(command.encode(command.Create("q", "queue", command.Settings(redelivery_limit=1))))
+        await fill(node, MANY)
+        client = await greeted(node)
+        await client.receive()
+        for turn in (1, 2):
+            await until_handed(client, turn * MANY)
+            held = Ranges.gather((each, each) for each in positions(client)[-MANY:])
+            for part in held.portions(command.RANGES_MAX):
+                await client.ask(Settle, 1, "release", part.to_bytes())
+
+        heir = await greeted(node)
+        await heir.receive("_DMQ")
+        await until_handed(heir, MANY)
+
+
+async def test_a_session_resumed_beside_its_half_open_link_is_handed_nothing_before_it_says_what_it_holds() -> None:
+    """What was on its way over the old link is not part of it, and comes again: never twice over the new one."""
+    async with running() as (node, _):
+        await fill(node, 0)
+        old = await greeted(node)
+        await old.receive(credit=10)
+
+        new = await greeted(node, old.session)
+        await fill(node, 3)
+        answer = await new.ask(Attach, 1, "q", "queue")
+        new.say(Credit(1, 10, 1 << 20))
+        await until_handed(new, 3)
+
+        assert isinstance(answer, Answered)
+        assert new.heard.index(answer) < new.heard.index(new.of(Deliver)[0])
+        assert len(positions(new)) == len(set(positions(new))) == 3
+        assert positions(old) == []
+
+
+async def test_a_batch_that_was_moved_while_it_was_being_fetched_is_delivered_all_the_same() -> None:
+    """Stragglers are carried forward at any moment (rule 9)."""
+    async with running() as (node, channel):
+        await fill(node, 3)
+        client = await greeted(node)
+        channel.blind = 2
+
+        await client.receive(credit=3)
+        await until_handed(client, 3)
+        assert len(positions(client)) == 3
+
+        await fill(node, 1)
+        client.say(Credit(1, 1, 1))
+        await until_handed(client, 4)
+
+
+async def test_what_cannot_be_imported_at_the_start_does_not_keep_a_node_from_delivering() -> None:
+    node, _ = failing_node()
+
+    async def import_recorded() -> None:
+        raise Blocked("no room for what was recorded")
+
+    await node.start(import_recorded)
+    await asyncio.wait_for(node.messages.wait_until_primary(), 5)
+    await node.close()
+
+
+async def test_a_claim_that_found_no_room_is_made_again() -> None:
+    node, channel = failing_node()
+    channel.refused = {command.Claim}
+    await node.start()
+    await channel.until_refused(command.Claim)
+    channel.refused = set()
+
+    await asyncio.wait_for(node.messages.wait_until_primary(), 5)
+    await node.close()
+
+
+async def test_a_producer_is_forgotten_as_often_as_it_is_asked_for() -> None:
+    """Its client repeats the question when a link was lost before the answer."""
+    async with running() as (node, channel):
+        client = await greeted(node)
+        producer = await client.open_producer()
+        channel.refused = {command.ForgetProducer}
+        assert isinstance(await client.ask(ForgetProducer, producer), Failed)
+        channel.refused = set()
+
+        for _ in range(2):
+            assert isinstance(await client.ask(ForgetProducer, producer), Answered)
+
+        assert node.messages.directory.producers.find(producer) is None
+
+
+async def test_a_number_no_batch_can_have_ends_the_link_and_is_not_accepted() -> None:
+    async with running() as (node, _):
+        client = await greeted(node)
+        producer = await client.open_producer()
+        durable = node.channel.durable
+
+        client.say(Send((1 << 64) - 1), batch_command(producer, (1 << 64) - 1))
+        await client.until_lost()
+
+        assert client.of(Goodbye)[0].code == "protocol-error"
+        assert node.channel.durable == durable
+
+
+async def test_a_delay_beyond_all_time_is_refused() -> None:
+    async with running() as (node, _):
+        await fill(node, 1)
+        client = await greeted(node)
+        await client.receive()
+        await until_handed(client, 1)
+        held = Ranges.of((positions(client)[0],) * 2).to_bytes()
+
+        client.say(Settle(7, 1, "release", held, 0, (1 << 64) - 1))
+        await client.until_lost()
+
+        assert client.of(Goodbye)[0].code == "protocol-error"
+
+
+async def test_a_name_longer_than_a_command_is_refused_and_the_link_goes_on() -> None:
+    async with running() as (node, _):
+        client = await greeted(node)
+
+        refusal = await client.ask(Manage, "create", {"name": "n" * 70_000, "kind": "queue"})
+
+        assert isinstance(refusal, Failed) and refusal.code in ("bad-name", "too-large")
+        assert isinstance(await client.ask(Manage, "list", {}), Answered)
+
+
+async def test_a_queue_that_is_being_created_is_no_topic() -> None:
+    """Events for a queue would be given to a topic without subscriptions, and so to nobody."""
+    async with running() as (node, _):
+        client = await greeted(node)
+        producer = await client.open_producer()
+
+        client.say(Send(1, "topic"), batch_command(producer, 1, "new"))
+        client.say(Send(2, "queue"), batch_command(producer, 2, "new"))
+        (refusal,) = await client.hear(Failed)
+
+        assert (refusal.token, refusal.code) == (2, "wrong-kind")
