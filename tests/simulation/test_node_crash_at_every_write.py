@@ -1,0 +1,120 @@
+"""The power goes at every single call that a whole node makes to its disk: sends, receipts, confirms, a restart (A2, A5, A7).
+
+The production code of node and client runs on the simulated disk. For each cut, nothing, everything, and by seed any mixture of
+what was not synced survives; then a second life must deliver what was receipted and not settled, in order, and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast.channel.journal import JournalChannel, JournalSettings
+from holdfast.errors import HoldfastError, TimedOut
+from holdfast.node import embedded
+from holdfast.node.embedded import Embedded
+from holdfast.node.identity import Identity
+from holdfast.node.node import Node
+from holdfast.node.settings import NodeSettings
+from holdfast.simulation.checkers.account import Account
+from holdfast.simulation.disk import PowerCut, SimulatedDisk, Survival, by_seed, everything_survives, nothing_survives
+
+KIB = 1 << 10
+JOURNAL = JournalSettings(
+    size_bytes=512 * KIB, initial_bytes=128 * KIB, segment_bytes=16 * KIB, reserve_bytes=8 * KIB, upkeep_bytes=32 * KIB
+)
+SETTINGS = NodeSettings(journal=JOURNAL, start_grace_ms=1, session_grace_ms=1_000, snapshot_bytes=4 * KIB)
+FOLDER = Path("/simulated/journal")
+PAD = "x" * 1500
+
+
+async def open_client(disk: SimulatedDisk) -> holdfast.Client:
+    """A client of a node on this disk. PowerCut when the disk is gone before it is open."""
+    node = Node(await JournalChannel.open(FOLDER, JOURNAL, disk=disk), Identity.in_memory(), SETTINGS)
+    await node.start()
+    key = (id(asyncio.get_running_loop()), "simulated")
+    embedded._shared[key] = Embedded(node, key)
+    client = holdfast.connect("memory:simulated", timeout=0.5)
+    await client.open()
+    await embedded._shared[key].close()  # from now on the client is its only user
+    return client
+
+
+async def live(disk: SimulatedDisk, account: Account) -> None:
+    """One life: send one by one and together, confirm some, until it is done or the disk is gone."""
+    client = await open_client(disk)
+    try:
+        queue = client.queue("orders")
+        await send(queue, account, 1, 2)
+        async with queue.receive(credit=4) as incoming:
+            await confirm(incoming, account, 1)
+            await send(queue, account, 3, 10)
+            await confirm(incoming, account, 5)
+    finally:
+        await client.close()
+
+
+async def send(queue: holdfast.client.destination.Queue, account: Account, first: int, last: int) -> None:
+    for number in range(first, last + 1):
+        account.sent("producer", number)
+        await queue.send({"number": number, "pad": PAD})
+        account.accepted("producer", number)
+
+
+async def confirm(incoming: holdfast.client.recipient.Incoming, account: Account, count: int) -> None:
+    numbers = []
+    for _ in range(count):
+        event = await incoming.next()
+        numbers.append(event.data["number"])
+        account.delivered("audience", "first life", "producer", numbers[-1])
+        await event.confirm()
+    await incoming.settled()
+    for number in numbers:
+        account.settled("audience", "producer", number)
+
+
+async def drain(disk: SimulatedDisk, account: Account) -> None:
+    """The life after the crash: take everything there is."""
+    client = await open_client(disk)
+    try:
+        async with client.queue("orders").receive() as incoming:
+            while True:
+                event = await incoming.next(timeout=0.02 if not account.missing() else 0.5)
+                account.delivered("audience", "second life", "producer", event.data["number"])
+                await event.confirm()
+    except TimedOut:
+        pass
+    finally:
+        await client.close()
+
+
+def run_until_cut(cut_at: int | None) -> tuple[SimulatedDisk, Account]:
+    disk, account = SimulatedDisk(cut_at=cut_at), Account("audience")
+    try:
+        asyncio.run(live(disk, account))
+    except (HoldfastError, PowerCut):
+        assert cut_at is not None
+    return disk, account
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("survives", [nothing_survives, everything_survives, "by seed"])
+def test_whatever_a_crash_leaves_a_node_delivers_what_was_receipted_and_not_settled_in_order(
+    survives: Survival | str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL + 1)
+    whole, complete = run_until_cut(None)
+    assert whole.calls > 60, "the life must be long enough to be worth cutting"
+    assert complete.verdict().accepted == 10
+
+    for cut_at in range(whole.calls):
+        disk, account = run_until_cut(cut_at)
+        left = disk.after_crash(by_seed(cut_at) if isinstance(survives, str) else survives)
+        asyncio.run(drain(left, account))
+
+        verdict = account.verdict()
+        assert verdict.is_kept, f"cut at {cut_at}: {verdict}"
