@@ -75,20 +75,21 @@ async def test_what_is_held_stays_held_through_a_cut_and_its_confirms_count(serv
     async with CuttingProxy(server.port) as proxy, holdfast.connect(proxy.url) as client, holdfast.connect(server.url) as other:
         queue = client.queue("held-through-a-cut")
         await queue.send_many(range(10))
-        async with queue.receive() as incoming, other.queue(queue.name).receive() as rival:
+        async with queue.receive() as incoming:
             events = [await incoming.next(timeout=10) for _ in range(10)]
-            proxy.cut()
-            await until_unlinked(client)
-            for event in events[:4]:
-                await event.confirm()
-            await until_linked(client)
-            for event in events[4:]:
-                await event.confirm()
-            await incoming.settled(timeout=10)
+            async with other.queue(queue.name).receive() as rival:
+                proxy.cut()
+                await until_unlinked(client)
+                for event in events[:4]:
+                    await event.confirm()
+                await until_linked(client)
+                for event in events[4:]:
+                    await event.confirm()
+                await incoming.settled(timeout=10)
 
-            assert (await client.describe(queue.name))["waiting"] == 0
-            with pytest.raises(holdfast.Unavailable):
-                await rival.next(timeout=0.1)
+                assert (await client.describe(queue.name))["waiting"] == 0
+                with pytest.raises(holdfast.Unavailable):
+                    await rival.next(timeout=0.1)
 
 
 async def test_events_come_again_after_a_cut_without_being_asked_for(server: ServerProcess) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.errors import LinkLost, TimedOut, Unreachable
+from holdfast.errors import LinkLost, TimedOut, Unreachable, WrongKind
 from tests.running_server import SETTINGS, RunningServer, running, start
 
 
@@ -194,3 +194,11 @@ async def test_a_session_that_does_not_come_back_after_a_restart_loses_its_event
     async with holdfast.connect(server.url) as other:
         assert await drain(other, 1) == ["one"]
     await server.close()
+
+
+async def test_the_subscriptions_of_a_queue_are_refused_as_such(tmp_path: Path) -> None:
+    async with running(tmp_path / "data") as server, holdfast.connect(server.url) as client:
+        await client.create_queue("orders")
+
+        with pytest.raises(WrongKind, match="queue"):
+            await client.subscriptions("orders")

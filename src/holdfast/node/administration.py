@@ -20,7 +20,7 @@ def answer(manager: MessageManager, action: str, arguments: dict[str, Any]) -> A
         described = manager.directory.describe(_text(arguments, "name"))
         return {**described, "in_flight": _in_flight(manager)[described["name"]]}
     if action == "subscriptions":
-        return manager.directory.describe(_text(arguments, "topic")).get("subscriptions", [])
+        return manager.directory.catalog.topic(_text(arguments, "topic")).describe()["subscriptions"]
     return status(manager)
 
 

@@ -5,6 +5,7 @@ lock ─▶ look ─▶ repair ─▶ fill (segments up to the initial size, res
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -127,7 +128,15 @@ def _mark_file(disk: Disk, folder: Path) -> DiskFile | None:
 
 
 def _failed(folder: Path, problem: OSError) -> DiskFailed:
-    return DiskFailed(
-        f"the journal in {folder} cannot be opened: {problem.strerror or problem}; make room or mend the disk, then try again",
-        reason=str(problem),
-    )
+    advice = _ADVICE.get(problem.errno or 0, "make room or mend the disk, then try again")
+    return DiskFailed(f"the journal in {folder} cannot be opened: {problem.strerror or problem}; {advice}", reason=str(problem))
+
+
+_ADVICE = {
+    errno.ENOTDIR: "something on the way is a file; choose a folder",
+    errno.EEXIST: "there is a file of that name; choose a folder",
+    errno.EACCES: "give this user the right to write there, or choose another folder",
+    errno.EPERM: "give this user the right to write there, or choose another folder",
+    errno.EROFS: "the file system is read-only; choose another folder",
+    errno.EMFILE: "allow this process more open files (ulimit -n), then try again",
+}

@@ -101,8 +101,8 @@ def plan(settings: JournalSettings, segment_bytes: int | None = None) -> Plan:
     least = events + upkeep + 2
     if least * size > settings.size_bytes:
         raise BadSetting(
-            f"size_bytes {settings.size_bytes} is too small: these reserves and two more segments of {size} bytes need "
-            f"{least * size}; raise size_bytes, or lower reserve_bytes, upkeep_bytes or segment_bytes",
+            f"a journal size of {settings.size_bytes} bytes is too small: its reserves and two more segments of {size} bytes "
+            f"need {least * size}; raise the journal size, or lower the reserve or the segment size",
             setting="size_bytes",
             least=least * size,
         )
