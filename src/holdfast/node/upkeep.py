@@ -58,6 +58,8 @@ class Upkeep:
         self._bytes_at_snapshot = 0
         self._round: asyncio.Task[None] | None = None
         self._round_ms = 0
+        self._again: asyncio.TimerHandle | None = None
+        self._is_stopped = False
         self._is_short = channel.pressure.is_short
         channel.watch_pressure(self._note_pressure)
 
@@ -76,6 +78,18 @@ class Upkeep:
         if self._is_snapshot_due() or (self._is_short and self._is_anything_to_free()):
             self._round_ms = self._clock.now_ms()
             self._round = asyncio.create_task(self._keep_up(), name="upkeep")
+            self._round.add_done_callback(lambda _: self._look_again())
+
+    def _look_again(self) -> None:
+        """While space is short, what was confirmed during a round is worth another, even if nothing is applied any more."""
+        if self._again is None and self._is_short and not self._is_stopped:
+            self._again = self._clock.call_later(SHORT_ROUND_MS, self._look_now)
+
+    def _look_now(self) -> None:
+        self._again = None
+        if not self._is_stopped:
+            self.look()
+            self._look_again()
 
     def _is_snapshot_due(self) -> bool:
         """Replay is bounded in bytes and in entries, as long as snapshots stay a fraction of what is written."""
@@ -86,6 +100,7 @@ class Upkeep:
 
     def _is_anything_to_free(self) -> bool:
         if self._clock.now_ms() - self._round_ms < SHORT_ROUND_MS:
+            self._look_again()
             return False
         stretch = self._channel.oldest_stretch()
         if stretch is None:
@@ -99,6 +114,9 @@ class Upkeep:
 
     async def stop(self, is_snapshot_wanted: bool) -> None:
         """End, if wanted after a last snapshot, so that the next start has nothing to replay."""
+        self._is_stopped = True
+        if self._again is not None:
+            self._again.cancel()
         if self._round is not None:
             self._round.cancel()
             await asyncio.gather(self._round, return_exceptions=True)

@@ -33,7 +33,7 @@ NO_LIMIT = 1 << 62
 # A snapshot leaves one part in so many of upkeep's reserve to confirmations, which free space where a snapshot takes it.
 CONFIRMATIONS_SHARE = 4
 RETRY_FIRST_S = 1.0
-RETRY_MAX_S = 60.0
+RETRY_MAX_S = 5.0
 
 
 class Space:
