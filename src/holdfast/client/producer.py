@@ -60,9 +60,7 @@ class Producer:
 
     # --- taking events -----------------------------------------------------------------------------------------------
 
-    def gathering(
-        self, key: object, destination: str, kind: Kind, priority: int, delay_ms: int, *, is_lone: bool = False
-    ) -> Gathering:
+    def gathering(self, key: object, destination: str, kind: Kind, priority: int, delay_ms: int) -> Gathering:
         """The open gathering that such an event goes into. Single sends share one for each destination; a pipeline has its
         own."""
         found = self._open.get(key)
@@ -72,7 +70,7 @@ class Producer:
             self._close(found)
         made = Gathering(key, destination, kind, priority, delay_ms, after=self._next - 1)
         self._open[key] = made
-        if not (self._in_flight or self._is_turn_due or is_lone):
+        if not (self._in_flight or self._is_turn_due):
             self._is_turn_due = True
             self._loop.call_soon(self._turn)
         return made
@@ -84,17 +82,29 @@ class Producer:
             self.flush()
 
     async def send(self, destination: str, kind: Kind, event: Outgoing, timeout: float) -> Receipt:
-        gathering = self.gathering(destination, destination, kind, event.priority, event.delay_ms, is_lone=True)
+        is_lone = self._is_idle()
+        gathering = (
+            Gathering(destination, destination, kind, event.priority, event.delay_ms, after=0)
+            if is_lone
+            else self.gathering(destination, destination, kind, event.priority, event.delay_ms)
+        )
         deadline = self._loop.time() + timeout
         waiter = Waiter(gathering.add(event), self._loop.create_future(), deadline)
         gathering.waiters.append(waiter)
         self._watch(deadline)
-        self.added(gathering)
-        if not self._in_flight:
-            self.flush()
-        if gathering.was_sent:
+        if is_lone:  # nothing to gather with: it goes within this call
+            gathering.is_open = False
+            self._transmit(gathering)
             self._session.connection.push()
+        else:
+            self.added(gathering)
         return await waiter.future
+
+    def _is_idle(self) -> bool:
+        """Nothing is under way or waits, and a batch can be sent at once."""
+        if self._in_flight or self._open or self._waiting or self._hole is not None:
+            return False
+        return bool(self._id) and self._session.is_ready
 
     @property
     def has_room(self) -> bool:
@@ -180,7 +190,8 @@ class Producer:
     def _go_on(self, sequence: int) -> None:
         if self._hole is not None and not self._in_flight:
             self._mend()
-        self.flush(sequence)
+        if self._open or self._waiting or self._waiting_for_end:
+            self.flush(sequence)
 
     def _mend(self) -> None:
         """Everything is answered and a number was not used: use it, or begin anew."""

@@ -104,8 +104,15 @@ class Deliverer:
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
+    def placed(self, each: effect.Placed) -> None:
+        """A batch waits. `wake` starts to hand it out, after all commands at hand were applied."""
+        delivery = self.deliveries.get(each.backlog)
+        if delivery is not None:
+            delivery.placed(each.first, each.events)
+            self._due[each.backlog] = None
+
     def act(self, each: effect.Effect) -> None:
-        """An effect of an applied command. Deliveries are started by `wake`, after all commands at hand were applied."""
+        """Any other effect of an applied command."""
         if isinstance(each, effect.BacklogCreated):
             self._create(each.backlog)
             return
@@ -114,9 +121,7 @@ class Deliverer:
         delivery = self.deliveries.get(each.backlog)
         if delivery is None:
             return
-        if isinstance(each, effect.Placed):
-            delivery.placed(each.first, each.events)
-        elif isinstance(each, effect.Finished):
+        if isinstance(each, effect.Finished):
             delivery.finished(each.ranges)
         elif isinstance(each, effect.Returned):
             delivery.returned(each.ranges, each.not_before_ms, each.session)

@@ -171,6 +171,10 @@ class MessageManager:
         self._replayed.set()
 
     def _act(self, each: effect.Effect) -> None:
+        if type(each) is effect.Placed:  # most effects by far
+            if self.is_primary:
+                self.deliverer.placed(each)
+            return
         if isinstance(each, effect.Answer):
             if each.origin:
                 self._bus.publish(each.origin, Reply(each.token, each.value, each.error))
