@@ -190,6 +190,7 @@ class ClientLink:
                 begin, total = index, 0
             total += len(each.batch)
         self._deliver(number, message, begin, len(message.slices))
+        self._link.flush()  # a handout is all there is for now: it does not wait for company
 
     def _deliver(self, number: int, message: Delivered, begin: int, end: int) -> None:
         chosen = message.slices[begin:end]

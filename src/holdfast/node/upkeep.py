@@ -94,7 +94,8 @@ class Upkeep:
     def _is_snapshot_due(self) -> bool:
         """Replay is bounded in bytes and in entries, as long as snapshots stay a fraction of what is written."""
         fresh = self._channel.bytes_appended - self._bytes_at_snapshot
-        if self._directory.applied - self._snapshot_at >= SNAPSHOT_ENTRIES:
+        entries = self._directory.applied - self._snapshot_at
+        if entries >= SNAPSHOT_ENTRIES and self._snapshot_bytes <= self._settings.snapshot_bytes:
             return fresh >= 2 * self._snapshot_bytes
         return fresh >= max(self._settings.snapshot_bytes, 4 * self._snapshot_bytes)
 

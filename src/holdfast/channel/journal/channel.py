@@ -201,8 +201,8 @@ class JournalChannel:
 
     def _go_on(self) -> None:
         """What can wait until the receipts are on their way, and comes before the next group."""
-        self._journal.write_mark()
         self._wake_readers()
+        self._journal.write_mark()
         self._tend()
 
     # --- reading -------------------------------------------------------------------------------------------------------
