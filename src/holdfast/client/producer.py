@@ -190,7 +190,7 @@ class Producer:
     def _go_on(self, sequence: int) -> None:
         if self._hole is not None and not self._in_flight:
             self._mend()
-        if self._open or self._waiting or self._waiting_for_end:
+        if self._open or self._waiting or self._waiting_for_end or self._to_forget:
             self.flush(sequence)
 
     def _mend(self) -> None:
