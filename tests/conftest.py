@@ -1,13 +1,17 @@
-"""Runs `async def` tests, each in a loop of its own, and sets the profile of hypothesis."""
+"""Runs `async def` tests, each in a loop of its own, sets the profile of hypothesis, and makes Ctrl-C mean what it says."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# A shell starts what it runs in the background with SIGINT ignored, and programs that tests start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile(
     "default", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], print_blob=True
