@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from holdfast.client import checks
@@ -14,15 +15,16 @@ if TYPE_CHECKING:
     from holdfast.client.session import Session
 
 
-class Administration:
+class Administration(ABC):
     """The part of a client that manages. Every call waits for the answer, `timeout` seconds at most (the client's, if none is
     given).
 
     LinkLost means that the question was sent and no answer came: look (`describe`, `destinations`) before repeating it.
     """
 
+    @abstractmethod
     def _opened(self) -> Session:
-        raise NotImplementedError
+        """The session of an open client; Closed when there is none."""
 
     async def _manage(self, action: str, timeout: float | None, **arguments: Any) -> Any:
         session = self._opened()

@@ -186,7 +186,7 @@ class DetachReceiver(Message, frozen=True):
 
 class Manage(Message, frozen=True):
     """`action` with its arguments, such as "create" {"name": …, "kind": …}; answered with a value. The list is in
-    node/client_manager.
+    node/request.
     """
 
     KIND = 14
