@@ -110,6 +110,36 @@ class NoSuchPosition(Refused):
     code = "no-such-position"
 
 
+class BadSelector(Refused):
+    """A selector that cannot be understood; its sentence shows the place."""
+
+    code = "bad-selector"
+
+
+class BadPattern(Refused):
+    """A wildcard or regular expression over names that cannot be understood."""
+
+    code = "bad-pattern"
+
+
+class LoginFailed(Refused):
+    """The server does not let this client in. It does not say why: that would help whoever guesses."""
+
+    code = "login-failed"
+
+
+class AccessDenied(Refused):
+    """This user may not do this to this destination."""
+
+    code = "access-denied"
+
+
+class TransactionAborted(Refused):
+    """Nothing of the transaction happened; begin a new one."""
+
+    code = "transaction-aborted"
+
+
 class Detached(Refused):
     """The session was given up on and its events went to others: discard unconfirmed work and attach again."""
 
