@@ -17,11 +17,13 @@ from holdfast.destination.bodies import Bodies
 from holdfast.destination.catalog import Catalog, Destination
 from holdfast.destination.command import Buffer
 from holdfast.destination.dead import DeadQueue, Deaths
-from holdfast.destination.effect import BacklogKey
+from holdfast.destination.effect import BacklogKey, Effect, Finished
 from holdfast.destination.producers import Producers
 from holdfast.destination.queue import Queue
 from holdfast.destination.sessions import Session
+from holdfast.event import position
 
+Effects = list[Effect]
 Entries = list[int]
 Listing = list[dict[str, Any]]
 
@@ -67,6 +69,14 @@ class State:
     def sessions(self) -> dict[str, Session]:
         return self._sessions
 
+    def introduce(self, name: str, entry: int) -> Session:
+        """The session of this name, new if this is the first that is heard of it."""
+        return self._sessions.setdefault(name, Session(name, entry))
+
+    def is_outdated(self, epoch: int) -> bool:
+        """A former primary said so; 0 is nobody's epoch (rule 7)."""
+        return 0 < epoch < self.epoch
+
     def receivers_of(self, session: str) -> dict[int, BacklogKey]:
         found = self._sessions.get(session)
         return dict(found.receivers) if found else {}
@@ -87,3 +97,18 @@ class State:
     def needed_between(self, first_entry: int, last_entry: int) -> Entries:
         """The original numbers of the entries whose bodies lie in first_entry .. last_entry and are needed."""
         return self.catalog.needed_between(first_entry, last_entry)
+
+    # --- forgetting where bodies are that nobody needs ---------------------------------------------------------------
+
+    def forget_unneeded_of(self, finished: Finished) -> None:
+        if self.bodies.carried:
+            for first, _ in finished.ranges:
+                self.forget_if_unneeded(position.entry_of(first))
+
+    def forget_if_unneeded(self, entry: int) -> None:
+        if entry in self.bodies.carried and not self.catalog.is_needed(entry):
+            self.bodies.forget(entry)
+
+    def forget_unneeded(self) -> None:
+        for entry in list(self.bodies.carried):
+            self.forget_if_unneeded(entry)
