@@ -12,14 +12,20 @@ from holdfast.wire.frame import (
     FRAME_BYTES_MAX,
     KINDS,
     MAGIC,
+    Abandon,
     Answered,
     Attach,
+    Browse,
+    Browsed,
     CloseSession,
+    Commit,
     Credit,
     Deliver,
+    DestinationPressure,
     DetachReceiver,
     Failed,
     ForgetProducer,
+    Fragment,
     Frame,
     Goodbye,
     Hello,
@@ -27,9 +33,11 @@ from holdfast.wire.frame import (
     Message,
     OpenProducer,
     OpenSession,
+    Part,
     Ping,
     Pong,
     PressureChanged,
+    ReadFragment,
     Receipted,
     ReceiverClosed,
     Send,
@@ -45,12 +53,17 @@ EXAMPLES: list[Message] = [
     Receipted(1, 1, 1, True), Attach(1, 1, "q", "queue"), Credit(1, 1, 1), Deliver(1, []), Settle(1, 1, "confirm", b""),
     DetachReceiver(1, 1), Manage(1, "list", {}), Answered(1), Failed(1, "c", "refused", "s"), ReceiverClosed(1, "c", "s"),
     PressureChanged(True, 0, ""), Ping(), Pong(), Goodbye(), ForgetProducer(1, "p"),
+    Browse(1, "q"), Browsed(1, [], 0, True), Part(1), Commit(1, "a", 0), Abandon(1, "a"), ReadFragment(1, 1, 1, 0), Fragment(1),
+    DestinationPressure("q", True),
 ]  # fmt: skip
 BOTH: set[type[Message]] = {Ping, Pong, Goodbye}
 OF_CLIENT: set[type[Message]] = BOTH | {
     OpenSession, CloseSession, OpenProducer, ForgetProducer, Send, Attach, Credit, Settle, DetachReceiver, Manage,
+    Browse, Part, Commit, Abandon, ReadFragment,
 }  # fmt: skip
-OF_SERVER: set[type[Message]] = BOTH | {SessionOpened, Receipted, Deliver, Answered, Failed, ReceiverClosed, PressureChanged}
+OF_SERVER: set[type[Message]] = BOTH | {
+    SessionOpened, Receipted, Deliver, Answered, Failed, ReceiverClosed, PressureChanged, Browsed, Fragment, DestinationPressure,
+}  # fmt: skip
 ALLOWED: dict[tuple[State, Role], set[type[Message]]] = {
     (State.SILENT, Role.CLIENT): {Hello, Goodbye},
     (State.SILENT, Role.SERVER): {Goodbye},

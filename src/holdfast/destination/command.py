@@ -6,8 +6,9 @@ The head is small and typed; the payload (a batch) is opaque. A command says wha
 it never depends on who applies it or when.
 
     who issues it    commands                                                        fenced by epoch
-    client manager   batch, confirm, release, reject, create, delete, subscribe,     no: never ignored
-                     unsubscribe, attach, open producer, forget producer
+    client manager   batch, confirm, release, reject, create, delete, configure,     no: never ignored
+                     subscribe, unsubscribe, attach, open producer, forget producer,
+                     part, commit, abandon
     primary          claim, detach, dead, carried                                    yes: an older epoch's are ignored
                      (`detach` of a session that said goodbye comes from its client manager, with epoch 0: never ignored)
 
@@ -21,15 +22,16 @@ from typing import ClassVar, Literal, TypeVar
 
 import msgspec
 
+from holdfast.destination.settings import NUMBER_MAX, Settings
 from holdfast.errors import BadSetting, ProtocolError, TooLarge, UnknownVersion
+
+__all__ = ["NUMBER_MAX", "Settings"]  # spoken of together with commands
 
 Buffer = bytes | memoryview
 _LEAD = struct.Struct("<BH")
 HEAD_BYTES_MAX = (1 << 16) - 1
 # Ranges of positions that one command names: half of what its head has room for.
 RANGES_MAX = 2_048
-# The largest number that a head can hold: a smaller limit would make journals unreadable that were written before it.
-NUMBER_MAX = (1 << 64) - 1
 
 
 class Command(msgspec.Struct, array_like=True, frozen=True):
@@ -76,6 +78,7 @@ class Release(Command, frozen=True):
     is_counted: bool = True
     origin: str = ""
     token: int = 0
+    at_ms: int = 0  # when it was said: a destination's back-off counts from here
 
 
 class Reject(Command, frozen=True):
@@ -89,20 +92,7 @@ class Reject(Command, frozen=True):
     reason: str
     origin: str = ""
     token: int = 0
-
-
-class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What can be set for a destination. 0 means no limit."""
-
-    redelivery_limit: int = 0
-
-    def __post_init__(self) -> None:
-        """What could not be read back would stop every reader of the channel: it never gets there."""
-        if type(self.redelivery_limit) is not int or not 0 <= self.redelivery_limit <= NUMBER_MAX:
-            raise BadSetting(
-                f"redelivery_limit {self.redelivery_limit!r} is not a number of deliveries; give 1 or more, or 0 for no limit",
-                setting="redelivery_limit",
-            )
+    at_ms: int = 0
 
 
 class Create(Command, frozen=True):
@@ -115,6 +105,7 @@ class Create(Command, frozen=True):
     is_implicit: bool = False
     origin: str = ""
     token: int = 0
+    session: str = ""  # of a temporary destination: it goes with this session, which alone may receive from it
 
 
 class Delete(Command, frozen=True):
@@ -125,15 +116,26 @@ class Delete(Command, frozen=True):
 
 
 class Subscribe(Command, frozen=True):
-    """Create a subscription of a topic, if it is not there. Non-durable ones belong to a session and go with it."""
+    """Create a subscription, if it is not there, of a topic or (`match` glob or regex) of all topics whose names match, now and
+    later (rule 12).
+
+    A non-durable one belongs to a session and goes with it; a shared non-durable one has no session and goes with its last
+    receiver. A durable one that is there with another selector or `no_local` is made anew, unless it has receivers.
+    `client`: with `no_local`, whose events it does not want.
+    """
 
     KIND = 7
-    topic: str
+    topic: str  # a name, or a pattern
     name: str
     is_durable: bool
     session: str = ""
     origin: str = ""
     token: int = 0
+    match: Literal["name", "glob", "regex"] = "name"
+    selector: str = ""
+    is_shared: bool = False
+    no_local: bool = False
+    client: str = ""
 
 
 class Unsubscribe(Command, frozen=True):
@@ -157,6 +159,7 @@ class Attach(Command, frozen=True):
     subscription: str = ""
     origin: str = ""
     token: int = 0
+    selector: str = ""  # of a receiver of a queue: it gets only what matches
 
 
 class Detach(Command, frozen=True):
@@ -186,6 +189,7 @@ class OpenProducer(Command, frozen=True):
     origin: str = ""
     token: int = 0
     first_sequence: int = 1
+    client: str = ""  # whose producer it is, for subscriptions that want nothing of their own client
 
 
 class ForgetProducer(Command, frozen=True):
@@ -217,10 +221,11 @@ class Carried(Command, frozen=True):
     epoch: int
     entries: list[int]
     lengths: list[int]
+    destinations: list[str] = []  # where each was sent
 
 
 class Dead(Command, frozen=True):
-    """The primary gives up on these positions of a backlog (redelivered too often): to the dead queue with the reason."""
+    """The primary gives up on these positions of a backlog: to the dead queue with the reason. `code` says it for programs."""
 
     KIND = 15
     epoch: int
@@ -228,13 +233,81 @@ class Dead(Command, frozen=True):
     subscription: str
     ranges: bytes
     reason: str
+    code: str = "redelivered"
+    at_ms: int = 0
+
+
+class Part(Command, frozen=True):
+    """A part of an assembly (rule 10): what is bigger than one command. Invisible until a `Commit` names the assembly.
+
+    With a destination, the payload is a batch for it, as of a `BatchCommand`. Without, it is a fragment of a large event's body.
+    The batch of a large event has that one event, with an empty body; `fragments` are the numbers (first, last) of the parts
+    that are its body, all equally long but the last, `fragment_bytes` each.
+    Parts are numbered from 1; one that comes twice counts once.
+    """
+
+    KIND = 16
+    session: str
+    assembly: str
+    number: int
+    destination: str = ""
+    fragments: tuple[int, int] = (0, 0)
+    fragment_bytes: int = 0
+    large_bytes: int = 0
+
+
+class Settled(msgspec.Struct, array_like=True, frozen=True):
+    """What a commit confirms of one backlog."""
+
+    destination: str
+    subscription: str
+    ranges: bytes
+    delivered_up_to: int = 0
+
+
+class Commit(Command, frozen=True):
+    """Place parts 1 .. `parts` of an assembly in the order of their numbers and confirm what is listed: all, or nothing (B11).
+
+    Refused as a whole with TransactionAborted when a part is missing, a destination is gone, or something to be confirmed is
+    finished already. Said again by its session, it is answered as it was the first time.
+    """
+
+    KIND = 17
+    session: str
+    assembly: str
+    parts: int
+    settled: list[Settled] = []
+    client: str = ""
+    origin: str = ""
+    token: int = 0
+
+
+class Abandon(Command, frozen=True):
+    """An assembly will not be committed: its parts are let go. Abandoning what is not there is fine."""
+
+    KIND = 18
+    session: str
+    assembly: str
+    epoch: int = 0
+    origin: str = ""
+    token: int = 0
+
+
+class Configure(Command, frozen=True):
+    """Change the settings of a destination that is there."""
+
+    KIND = 19
+    name: str
+    settings: Settings
+    origin: str = ""
+    token: int = 0
 
 
 KINDS: dict[int, type[Command]] = {
     kind.KIND: kind
     for kind in (
         BatchCommand, Confirm, Release, Reject, Create, Delete, Subscribe, Unsubscribe, Attach, Detach, OpenProducer,
-        ForgetProducer, Claim, Carried, Dead,
+        ForgetProducer, Claim, Carried, Dead, Part, Commit, Abandon, Configure,
     )
 }  # fmt: skip
 

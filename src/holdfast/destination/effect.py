@@ -49,6 +49,7 @@ class Attached(NamedTuple):
     session: str
     receiver: int
     backlog: BacklogKey
+    selector: str = ""
 
 
 class DetachedReceiver(NamedTuple):
@@ -68,6 +69,12 @@ class BacklogDeleted(NamedTuple):
     backlog: BacklogKey
 
 
+class Configured(NamedTuple):
+    """The settings of a destination changed."""
+
+    name: str
+
+
 class Claimed(NamedTuple):
     """`node` is primary from here on."""
 
@@ -84,4 +91,6 @@ class Answer(NamedTuple):
     error: HoldfastError | None
 
 
-Effect = Placed | Finished | Returned | Attached | DetachedReceiver | BacklogCreated | BacklogDeleted | Claimed | Answer
+Effect = (
+    Placed | Finished | Returned | Attached | DetachedReceiver | BacklogCreated | BacklogDeleted | Configured | Claimed | Answer
+)

@@ -14,12 +14,13 @@ from holdfast.destination.producers import Batch
 from holdfast.destination.queue import Taken
 from holdfast.destination.state import Effects, State
 from holdfast.destination.topic import Topic
+from holdfast.destination.traits import traits_of
 from holdfast.errors import BadName
 from holdfast.event import position
 
 
 def batch(state: State, entry: int, command: commands.BatchCommand, payload: memoryview, effects: Effects) -> None:
-    came = Batch(entry, _bodies.events_in(payload), command.destination)
+    came = Batch(entry, _bodies.events_in(payload), command.destination, traits_of(payload), len(payload))
     place_all(state, state.producers.accept(command.producer, command.sequence, came), entry, effects)
 
 
@@ -29,10 +30,10 @@ def place_all(state: State, batches: Iterable[Batch], at: int, effects: Effects)
         if destination is None or destination is state.dead:
             _bury_unplaced(state, placed, at, effects)
         elif isinstance(destination, Topic):
-            effects.extend(destination.place(placed.entry, placed.events))
+            effects.extend(destination.place(placed))
             state.forget_if_unneeded(placed.entry)
         else:
-            effects.append(destination.place(placed.entry, placed.events))
+            effects.append(destination.place(placed))
 
 
 def _bury_unplaced(state: State, placed: Batch, at: int, effects: Effects) -> None:

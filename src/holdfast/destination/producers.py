@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from holdfast.destination.bodies import Bodies
+from holdfast.destination.traits import PLAIN, Traits
 
 # Batches a producer may have sent and not receipted. More would only fill memory: 64 batches are some 10 ms of the
 # fastest producer.
@@ -37,6 +38,10 @@ class Batch(NamedTuple):
     entry: int
     events: int
     destination: str
+    traits: Traits = PLAIN
+    size: int = 0  # bytes
+    client: str = ""  # whose producer sent it
+    heads: bytes | memoryview = b""  # the batch as far as the end of its heads, for selectors; kept while it is held back
 
 
 class Producer:

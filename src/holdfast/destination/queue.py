@@ -21,6 +21,7 @@ from holdfast.destination.backlog import Backlog
 from holdfast.destination.bodies import Bodies
 from holdfast.destination.command import Settings
 from holdfast.destination.effect import BacklogKey, Finished, Placed, Returned
+from holdfast.destination.producers import Batch
 from holdfast.destination.receivers import Receivers
 from holdfast.errors import Detached, NoSuchPosition
 from holdfast.event import position
@@ -56,9 +57,10 @@ class Queue:
         """What it is called in sentences."""
         return f"queue '{self.name}'"
 
-    def place(self, entry: int, events: int) -> Placed:
-        self.backlog.place(entry, events)
-        return Placed(self.key, position.of(entry), events)
+    def place(self, batch: Batch, finished: int = 0) -> Placed:
+        """A batch waits here from now on; `finished` are the bits of those of its events that do not."""
+        self.backlog.place(batch.entry, batch.events, finished)
+        return Placed(self.key, position.of(batch.entry), batch.events)
 
     def confirm(self, session: str, ranges: Ranges, delivered_up_to: int, next_entry: int) -> Finished | None:
         """A recipient has finished with these.

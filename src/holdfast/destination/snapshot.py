@@ -151,7 +151,7 @@ def _producer(producer: Producer) -> Part:
         producer.session,
         producer.is_durable,
         producer.next_sequence,
-        [(sequence, *batch) for sequence, batch in sorted(producer.held.items())],
+        [(sequence, batch.entry, batch.events, batch.destination) for sequence, batch in sorted(producer.held.items())],
         list(producer.recent),
         producer.skipped,
     )

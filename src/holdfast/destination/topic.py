@@ -14,6 +14,7 @@ from typing import Any
 from holdfast.destination.bodies import Bodies
 from holdfast.destination.command import Settings
 from holdfast.destination.effect import Placed
+from holdfast.destination.producers import Batch
 from holdfast.destination.subscription import Subscription
 from holdfast.errors import NoSuchSubscription, SubscriptionInUse
 
@@ -27,8 +28,8 @@ class Topic:
         self._bodies = bodies
         self.subscriptions: dict[str, Subscription] = {}
 
-    def place(self, entry: int, events: int) -> list[Placed]:
-        return [subscription.place(entry, events) for subscription in self.subscriptions.values()]
+    def place(self, batch: Batch) -> list[Placed]:
+        return [subscription.place(batch) for subscription in self.subscriptions.values()]
 
     def subscription(self, name: str) -> Subscription:
         found = self.subscriptions.get(name)

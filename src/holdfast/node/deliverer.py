@@ -116,7 +116,7 @@ class Deliverer:
         if isinstance(each, effect.BacklogCreated):
             self._create(each.backlog)
             return
-        if isinstance(each, effect.Answer | effect.Claimed):
+        if isinstance(each, effect.Answer | effect.Claimed | effect.Configured):
             return
         delivery = self.deliveries.get(each.backlog)
         if delivery is None:

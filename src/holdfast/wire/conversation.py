@@ -22,14 +22,20 @@ from holdfast.errors import HoldfastError, ProtocolError, UnknownVersion
 from holdfast.wire.frame import (
     MAGIC,
     VERSIONS,
+    Abandon,
     Answered,
     Attach,
+    Browse,
+    Browsed,
     CloseSession,
+    Commit,
     Credit,
     Deliver,
+    DestinationPressure,
     DetachReceiver,
     Failed,
     ForgetProducer,
+    Fragment,
     Frame,
     Goodbye,
     Hello,
@@ -37,9 +43,11 @@ from holdfast.wire.frame import (
     Message,
     OpenProducer,
     OpenSession,
+    Part,
     Ping,
     Pong,
     PressureChanged,
+    ReadFragment,
     Receipted,
     ReceiverClosed,
     Send,
@@ -72,8 +80,12 @@ class State(enum.Enum):
 
 _OF_CLIENTS = (
     OpenSession, CloseSession, OpenProducer, ForgetProducer, Send, Attach, Credit, Settle, DetachReceiver, Manage, Ping, Pong,
+    Browse, Part, Commit, Abandon, ReadFragment,
 )  # fmt: skip
-_OF_SERVERS = (SessionOpened, Receipted, Deliver, Answered, Failed, ReceiverClosed, PressureChanged, Ping, Pong)
+_OF_SERVERS = (
+    SessionOpened, Receipted, Deliver, Answered, Failed, ReceiverClosed, PressureChanged, Ping, Pong,
+    Browsed, Fragment, DestinationPressure,
+)  # fmt: skip
 
 TABLE: dict[tuple[State, Role], dict[type[Message], State]] = {
     (State.SILENT, Role.CLIENT): {Hello: State.GREETING, Goodbye: State.ENDED},

@@ -10,12 +10,16 @@ opaque here (a batch command, or batches). A frame longer than the limit of the 
     OpenSession (new, or resuming) ────────────────────▶ SessionOpened, or Failed
     Send (a batch command; token = its sequence) ──────▶ Receipted, or Failed
     Attach, Settle…, DetachReceiver, Manage, OpenProducer,
-    ForgetProducer ────────────────────────────────────▶ Answered, or Failed
+    ForgetProducer, Commit, Abandon ───────────────────▶ Answered, or Failed
+    Part (of an assembly) ─────────────────────────────▶ Receipted, or Failed
+    Browse ────────────────────────────────────────────▶ Browsed, or Failed
+    ReadFragment ──────────────────────────────────────▶ Fragment, or Failed
     Credit                                               Deliver (as far as credit goes)
     Ping ◀─────────────────────────────────────────────▶ Pong
     CloseSession ──────────────────────────────────────▶ Answered
     Goodbye ◀──────────────────────────────────────────▶ Goodbye
-                                                         ReceiverClosed, PressureChanged (told, not asked)
+                                                         ReceiverClosed, PressureChanged,
+                                                         DestinationPressure (told, not asked)
 
 Every question carries a token, unique in its session; the answer repeats it. Nothing is answered twice.
 """
@@ -23,11 +27,46 @@ Every question carries a token, unique in its session; the answer repeats it. No
 from __future__ import annotations
 
 import struct
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from holdfast.errors import HoldfastError, ProtocolError, TooLarge, by_code
+from holdfast.errors import ProtocolError, TooLarge
+from holdfast.wire.message import (
+    Abandon,
+    Answered,
+    Attach,
+    Browse,
+    Browsed,
+    CloseSession,
+    Commit,
+    Credit,
+    Deliver,
+    DestinationPressure,
+    DetachReceiver,
+    Failed,
+    ForgetProducer,
+    Fragment,
+    Goodbye,
+    Hello,
+    Manage,
+    Message,
+    OpenProducer,
+    OpenSession,
+    Part,
+    Ping,
+    Pong,
+    PressureChanged,
+    ReadFragment,
+    Receipted,
+    ReceiverClosed,
+    Send,
+    SessionOpened,
+    Settle,
+    SettledPart,
+    Slice,
+    Welcome,
+)
 
 Buffer = bytes | memoryview
 
@@ -39,232 +78,48 @@ LENGTH = struct.Struct("<I")
 _LEAD = struct.Struct("<IBHI")
 LEAD_BYTES = _LEAD.size
 
-
-class Message(msgspec.Struct, array_like=True, frozen=True):
-    """The head of a frame. New fields go last, with a default."""
-
-    KIND: ClassVar[int] = 0
-
-
-class Hello(Message, frozen=True):
-    KIND = 1
-    magic: str
-    versions: list[int]
-    name: str = ""  # of the client program, for people
-
-
-class Welcome(Message, frozen=True):
-    KIND = 2
-    version: int
-    node: str
-    frame_bytes_max: int
-    heartbeat_ms: int  # each side says something at least this often, and gives up after three times as long a silence
-    window: int  # batches a producer may have sent and not receipted
-
-
-class OpenSession(Message, frozen=True):
-    """`resume` is the session's id when the link was lost; "" for a new one."""
-
-    KIND = 3
-    token: int
-    name: str = ""
-    resume: str = ""
-
-
-class SessionOpened(Message, frozen=True):
-    KIND = 4
-    token: int
-    session: str  # the session's id
-    first_id: bytes  # 16 bytes: the client counts its event ids up from here (32 bits of counter)
-    is_resumed: bool
-
-
-class CloseSession(Message, frozen=True):
-    KIND = 5
-    token: int
-
-
-class OpenProducer(Message, frozen=True):
-    """`producer` "" asks for a new one. Answered with {"producer": id, "last_sequence": n, "receipts": [[sequence, entry], …]}:
-    every batch up to last_sequence is in the channel; receipts of the newest ones. Batches below `first_sequence` will not
-    come: they are durable elsewhere."""
-
-    KIND = 6
-    token: int
-    producer: str = ""
-    is_durable: bool = False
-    first_sequence: int = 1
-
-
-class Send(Message, frozen=True):
-    """The body is a whole `BatchCommand` with its payload; the client manager appends it as it is. `token` = its sequence.
-
-    `kind` is what the producer takes the destination for; where it does not exist, it is created so.
-    """
-
-    KIND = 7
-    token: int
-    kind: Literal["queue", "topic"] = "queue"
-
-
-class Receipted(Message, frozen=True):
-    KIND = 8
-    token: int
-    entry: int
-    copies: int
-    is_synced: bool
-
-
-class Attach(Message, frozen=True):
-    """Open a receiver. `kind` is what the destination must be; it is created on first use where configuration allows.
-
-    For a topic, `subscription` names a durable subscription, or "" asks for a non-durable one of this receiver. `held` are the
-    ranges the client still holds when it attaches again after a lost link: they are not delivered again to anybody else.
-    """
-
-    KIND = 9
-    token: int
-    receiver: int
-    destination: str
-    kind: Literal["queue", "topic"]
-    subscription: str = ""
-    held: bytes = b""
-
-
-class Credit(Message, frozen=True):
-    """The receiver may be handed so many more events and bytes (the last event may go past the bytes)."""
-
-    KIND = 10
-    receiver: int
-    events: int
-    bytes: int
-
-
-class Slice(msgspec.Struct, array_like=True, frozen=True):
-    """Events of one batch. `length` bytes of the body are a batch with just these events.
-
-    `is_adjoining`: no position of this backlog that this receiver was not handed lies between the slice before (also of the
-    frame before) and this one, so that one range may span both.
-    """
-
-    first: int  # position
-    events: int
-    deliveries: int  # how often it had been delivered before: 0 the first time
-    is_adjoining: bool
-    length: int
-
-
-class Deliver(Message, frozen=True):
-    KIND = 11
-    receiver: int
-    slices: list[Slice]
-
-
-class Settle(Message, frozen=True):
-    """What a recipient decided on positions it holds: confirm, release (after delay_ms; counted unless never looked at),
-    reject (reason).
-    """
-
-    KIND = 12
-    token: int
-    receiver: int
-    verdict: Literal["confirm", "release", "reject"]
-    ranges: bytes
-    delivered_up_to: int = 0
-    delay_ms: int = 0
-    is_counted: bool = True
-    reason: str = ""
-
-
-class DetachReceiver(Message, frozen=True):
-    """Close a receiver: what it holds is released uncounted; answered when that is applied."""
-
-    KIND = 13
-    token: int
-    receiver: int
-
-
-class Manage(Message, frozen=True):
-    """`action` with its arguments, such as "create" {"name": …, "kind": …}; answered with a value. The list is in
-    node/request.
-    """
-
-    KIND = 14
-    token: int
-    action: str
-    arguments: dict[str, Any]
-
-
-class Answered(Message, frozen=True):
-    KIND = 15
-    token: int
-    value: Any = None
-
-
-class Failed(Message, frozen=True):
-    KIND = 16
-    token: int
-    code: str
-    family: str
-    sentence: str
-    fields: dict[str, Any] = {}
-
-    @classmethod
-    def of(cls, token: int, error: HoldfastError) -> Failed:
-        fields = {name: value for name, value in error.fields.items() if isinstance(value, str | int | float | bool | None)}
-        return cls(token, error.code, error.family, error.sentence, fields)
-
-    def error(self) -> HoldfastError:
-        return by_code(self.code, self.sentence, self.fields, self.family)
-
-
-class ReceiverClosed(Message, frozen=True):
-    """The server closed a receiver (its destination was deleted, its session given up on); nothing more will come to it."""
-
-    KIND = 17
-    receiver: int
-    code: str
-    sentence: str
-
-
-class PressureChanged(Message, frozen=True):
-    KIND = 18
-    is_short: bool
-    events_reserve_bytes: int
-    reason: str
-
-
-class Ping(Message, frozen=True):
-    KIND = 19
-
-
-class Pong(Message, frozen=True):
-    KIND = 20
-
-
-class Goodbye(Message, frozen=True):
-    """The last thing said on a link. A code that is not "" says why it ends."""
-
-    KIND = 21
-    code: str = ""
-    sentence: str = ""
-
-
-class ForgetProducer(Message, frozen=True):
-    """This producer sends no more: after a batch was refused, the numbers behind it have a hole, which is skipped (rule 6).
-    Answered when applied.
-    """
-
-    KIND = 22
-    token: int
-    producer: str
-
+__all__ = [
+    "Abandon",
+    "Answered",
+    "Attach",
+    "Browse",
+    "Browsed",
+    "CloseSession",
+    "Commit",
+    "Credit",
+    "Deliver",
+    "DestinationPressure",
+    "DetachReceiver",
+    "Failed",
+    "ForgetProducer",
+    "Fragment",
+    "Goodbye",
+    "Hello",
+    "Manage",
+    "Message",
+    "OpenProducer",
+    "OpenSession",
+    "Part",
+    "Ping",
+    "Pong",
+    "PressureChanged",
+    "ReadFragment",
+    "Receipted",
+    "ReceiverClosed",
+    "Send",
+    "SessionOpened",
+    "Settle",
+    "SettledPart",
+    "Slice",
+    "Welcome",
+]
 
 KINDS: dict[int, type[Message]] = {
     kind.KIND: kind
     for kind in (
-        Hello, Welcome, OpenSession, SessionOpened, CloseSession, OpenProducer, Send, Receipted, Attach, Credit, Deliver, Settle,
-        DetachReceiver, Manage, Answered, Failed, ReceiverClosed, PressureChanged, Ping, Pong, Goodbye, ForgetProducer,
+        Hello, Welcome, OpenSession, SessionOpened, CloseSession, OpenProducer, Send, Receipted, Attach, Credit,
+        Deliver, Settle, DetachReceiver, Manage, Answered, Failed, ReceiverClosed, PressureChanged, Ping, Pong,
+        Goodbye, ForgetProducer, Browse, Browsed, Part, Commit, Abandon, ReadFragment, Fragment, DestinationPressure,
     )
 }  # fmt: skip
 
