@@ -18,7 +18,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from tests.bench import backlog, journal, latency, memory, opening, report, throughput
+from tests.bench import backlog, journal, latency, memory, opening, report, stalled, throughput
 from tests.bench.peer import Peer
 from tests.bench.peers.holdfast import Embedded, Server
 from tests.bench.peers.jetstream import JetStream
@@ -49,9 +49,9 @@ def _measure(workshop: Workshop, wanted: set[str]) -> None:
         if "d" in wanted:
             latency.measure(workshop)
         workshop.stop_all()
-    for name, measure in (("e", journal.measure), ("f", backlog.measure), ("g", opening.measure), ("h", memory.measure)):
+    for name, alone in (("e", journal), ("f", backlog), ("g", opening), ("h", memory), ("i", stalled)):
         if name in wanted:
-            measure(workshop)
+            alone.measure(workshop)
 
 
 def _end(number: int, frame: object) -> NoReturn:

@@ -48,7 +48,9 @@ class Peer(Protocol):
     def start(self, folder: Path) -> None:
         """Start with everything it keeps in this (existing, empty) folder. CannotRun when that is impossible here."""
 
-    def connect(self) -> Client: ...
+    @property
+    def connect(self) -> Callable[[], Client]:
+        """Makes a client. It can be pickled, so that another process may connect too."""
 
     def stop(self) -> None:
         """Stop whatever `start` started; also after a start that failed midway."""

@@ -23,6 +23,7 @@ TITLES = {
     "f": "a long backlog in one queue",
     "g": "opening a journal",
     "h": "memory",
+    "i": "accepting beside a stalled recipient",
 }
 _COLOURS = {"met": "green", "missed": "red", "": ""}
 

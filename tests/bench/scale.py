@@ -9,13 +9,14 @@ from dataclasses import dataclass
 class Scale:
     repetitions: int
     share: float  # of each peer's own count of events for one repetition
-    latency_seconds: float
+    latency_events: int  # sent in one run
     journal_appends: int
     backlog_events: int  # waiting in one queue
     probe_events: int  # sent and received to see the rate beside that backlog
     unconfirmed_events: int  # in a journal that is opened
     destinations: int
     connections: int
+    pairs: int  # of repetitions with and without a stalled recipient: their ratio is held to a few per cent
 
     def count(self, of: int) -> int:
         return max(50, round(of * self.share))
@@ -24,22 +25,24 @@ class Scale:
 FULL = Scale(
     repetitions=5,
     share=1.0,
-    latency_seconds=5.0,
+    latency_events=2_500,
     journal_appends=2_000,
     backlog_events=10_000_000,
     probe_events=200_000,
     unconfirmed_events=1_000_000,
     destinations=1_000,
     connections=1_000,
+    pairs=16,
 )
 QUICK = Scale(
     repetitions=2,
     share=0.1,
-    latency_seconds=0.5,
+    latency_events=200,
     journal_appends=100,
     backlog_events=50_000,
     probe_events=10_000,
     unconfirmed_events=20_000,
     destinations=100,
     connections=50,
+    pairs=2,
 )

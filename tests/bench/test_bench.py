@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.bench.child import Child, accepts_connections, free_port
-from tests.bench.peer import CannotRun
+from tests.bench.end_to_end import Run
+from tests.bench.peer import WAIT_SECONDS, CannotRun
+from tests.bench.peers.holdfast import Server
+from tests.bench.peers.sqlite import SqliteClient
 from tests.bench.results import Finding, Results, Target, best, in_turns, ratios
 from tests.bench.scale import QUICK
 from tests.bench.workshop import Workshop
@@ -98,6 +102,26 @@ def test_a_child_is_gone_after_it_was_stopped(tmp_path: Path) -> None:
     assert not accepts_connections(port)
 
 
+def test_what_made_a_sender_or_a_recipient_fail_is_told_by_the_run(tmp_path: Path) -> None:
+    run = Run(partial(SqliteClient, tmp_path / "no such folder" / "events.sqlite"), rate=100, count=10)
+
+    with pytest.raises(RuntimeError, match="unable to open database file"):
+        run.latencies_ms()
+
+
+def test_an_event_is_under_way_from_when_it_was_due_until_another_process_has_it(tmp_path: Path) -> None:
+    server = Server()
+    try:
+        server.start(tmp_path)
+
+        taken = Run(server.connect, rate=200, count=20).latencies_ms()
+
+        assert len(taken) == 20
+        assert all(0 < milliseconds < WAIT_SECONDS * 1e3 for milliseconds in taken)
+    finally:
+        server.stop()
+
+
 def test_an_unknown_measure_is_refused_with_those_there_are() -> None:
     _need_clients()
 
@@ -125,7 +149,7 @@ def test_a_smoke_run_measures_everything_and_leaves_nothing_behind(tmp_path: Pat
 
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(results.read_text())
-    assert {figure["measure"] for figure in found["figures"]} == set("abcdefgh")
+    assert {figure["measure"] for figure in found["figures"]} == set("abcdefghi")
     assert all(sample > 0 for figure in found["figures"] for sample in figure["samples"] if figure["measure"] != "h")
     assert all(finding["verdict"] in ("met", "missed", "") for finding in found["findings"])
     assert results.with_suffix(".png").stat().st_size > 10_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import holdfast
@@ -82,8 +83,9 @@ class Server:
         assert self._child is not None
         return anonymous_memory_bytes(self._child.pid)
 
-    def connect(self) -> HoldfastClient:
-        return HoldfastClient(self.url)
+    @property
+    def connect(self) -> Callable[[], HoldfastClient]:
+        return partial(HoldfastClient, self.url)
 
     def kill(self) -> None:
         """As a crash would: nothing is closed in good order."""
@@ -106,8 +108,9 @@ class Embedded:
     def start(self, folder: Path) -> None:
         self._folder = folder / "data"
 
-    def connect(self) -> HoldfastClient:
-        return HoldfastClient(f"file:{self._folder}")
+    @property
+    def connect(self) -> Callable[[], HoldfastClient]:
+        return partial(HoldfastClient, f"file:{self._folder}")
 
     def stop(self) -> None:
         """It ran in its client."""

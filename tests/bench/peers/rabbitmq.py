@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -144,8 +145,9 @@ class RabbitMq:
             return False
         return True
 
-    def connect(self) -> RabbitClient:
-        return RabbitClient(self._port)
+    @property
+    def connect(self) -> Callable[[], RabbitClient]:
+        return partial(RabbitClient, self._port)
 
     def stop(self) -> None:
         if self._child is None:

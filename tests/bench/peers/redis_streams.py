@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +74,9 @@ class RedisStreams:
         )  # fmt: skip
         self._child.wait_until(lambda: accepts_connections(self._port))
 
-    def connect(self) -> RedisClient:
-        return RedisClient(self._port)
+    @property
+    def connect(self) -> Callable[[], RedisClient]:
+        return partial(RedisClient, self._port)
 
     def stop(self) -> None:
         if self._child is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 COMMIT_EVERY = 1_000
@@ -53,8 +54,9 @@ class Sqlite:
     def start(self, folder: Path) -> None:
         self._path = folder / "events.sqlite"
 
-    def connect(self) -> SqliteClient:
-        return SqliteClient(self._path)
+    @property
+    def connect(self) -> Callable[[], SqliteClient]:
+        return partial(SqliteClient, self._path)
 
     def stop(self) -> None:
         """Nothing runs."""
