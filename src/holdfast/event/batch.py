@@ -132,6 +132,19 @@ def slice_of(data: bytes | memoryview, first: int, count: int) -> bytes | memory
     return Batch(data).slice(first, count)
 
 
+def without_bodies(data: bytes | memoryview) -> bytes:
+    """The bytes of the same batch with nothing in it but heads: what selectors look at, in as little memory as that takes."""
+    view = memoryview(data)
+    if len(view) < FIXED_LENGTH:
+        return bytes(view)
+    count, heads_length = count_of(view), int.from_bytes(view[56:60], "little")
+    lengths_at = FIXED_LENGTH + int.from_bytes(view[10:12], "little")
+    heads_at = lengths_at + 8 * count
+    fixed = bytes(view[:60]) + bytes(4)
+    rest = b"".join((view[FIXED_LENGTH : lengths_at + 4 * count], bytes(4 * count), view[heads_at : heads_at + heads_length]))
+    return _sealed(fixed, rest)
+
+
 class Batch:
     """A batch read where it lies: nothing is copied or decoded until it is asked for."""
 
