@@ -45,6 +45,10 @@ class InProcessLink:
         return self._peer
 
     @property
+    def certificate_names(self) -> tuple[str, ...]:
+        return ()
+
+    @property
     def is_congested(self) -> bool:
         return self._bytes_under_way > CONGESTED_BYTES
 
@@ -59,6 +63,19 @@ class InProcessLink:
             self._loop.call_soon(self._hand_over)
         self._under_way.append(frame)
         self._bytes_under_way += len(frame.body)
+
+    def send_now(self, frame: Frame) -> None:
+        """Hand over now, behind what is under way. As with `flush`, something may be sent in turn before it returns."""
+        other = self._other
+        if self._under_way or self._is_handing_over or other is None:
+            self.send(frame)
+            self.flush()
+        elif not (self._is_closing or self._is_lost or other._is_lost):
+            self._is_handing_over = True
+            try:
+                other.received(frame)
+            finally:
+                self._is_handing_over = False
 
     def flush(self) -> None:
         """Hand over now. Whoever asks for it is prepared to be sent something before it returns."""

@@ -24,6 +24,10 @@ class Link(Protocol):
         """Who is at the other end, for people."""
 
     @property
+    def certificate_names(self) -> tuple[str, ...]:
+        """The names by which the other end proved itself with a TLS certificate; none without."""
+
+    @property
     def is_congested(self) -> bool:
         """More is waiting to be sent than the other side takes; whoever can wait should."""
 
@@ -33,6 +37,9 @@ class Link(Protocol):
 
     def send(self, frame: Frame) -> None:
         """Hand over a frame. Never waits; what is sent on a lost link is dropped (`lost` tells)."""
+
+    def send_now(self, frame: Frame) -> None:
+        """`send` and `flush` in one, for a frame that nothing will come to travel with."""
 
     def flush(self) -> None:
         """Frames that are handed over in one turn of the loop travel together at its end; this sends them now."""

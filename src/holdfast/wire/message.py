@@ -125,6 +125,17 @@ class Credit(Message, frozen=True):
     bytes: int
 
 
+class Death(msgspec.Struct, array_like=True, frozen=True):
+    """Why an event is in the dead queue: where it was given up, and when (ms since 1970; 0: not known)."""
+
+    destination: str
+    subscription: str
+    code: str
+    reason: str
+    deliveries: int
+    at_ms: int
+
+
 class Slice(msgspec.Struct, array_like=True, frozen=True):
     """Events of one batch. `length` bytes of the body are a batch with just these events.
 
@@ -138,6 +149,7 @@ class Slice(msgspec.Struct, array_like=True, frozen=True):
     is_adjoining: bool
     length: int
     destination: str = ""  # where it was sent, when that is not where the receiver is attached
+    deaths: tuple[Death, ...] = ()  # of the dead queue: why all of these are there, oldest first
 
 
 class Deliver(Message, frozen=True):
@@ -269,10 +281,16 @@ class Browsed(Message, frozen=True):
 
 
 class Part(Message, frozen=True):
-    """The body is a whole `Part` command (rule 10); the client manager appends it as it is. Answered with Receipted."""
+    """The body is a whole `Part` command (rule 10); the client manager appends it as it is. Answered with Receipted.
+
+    `kind` is what its sender takes the destination for, as in Send. The first fragment of a large event says where that is bound
+    for, so that what may not be sent there is refused before its body takes space.
+    """
 
     KIND = 25
     token: int
+    kind: Literal["queue", "topic"] = "queue"
+    bound_for: str = ""
 
 
 class SettledPart(msgspec.Struct, array_like=True, frozen=True):

@@ -1,0 +1,220 @@
+"""One TCP connection as a link, with TLS (`tls.py`) or without.
+
+send      frames gather until the end of this turn of the loop, then go out together; a large body is written as it lies
+receive   bytes go through `FrameDecoder`; what is not a frame is answered with a Goodbye that says so, and the link ends
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from typing import cast
+
+from holdfast.errors import HoldfastError, ProtocolError
+from holdfast.wire.conversation import farewell
+from holdfast.wire.decoder import FrameDecoder
+from holdfast.wire.frame import FRAME_BYTES_MAX, Buffer, Frame, encode_lead
+from holdfast.wire.tls import TlsFilter
+
+# Bytes waiting in the transport at which a link calls itself congested, and at which it stops to.
+CONGESTED_BYTES = 4 << 20
+DRAINED_BYTES = 1 << 20
+# Bodies from here on are written as they lie; smaller ones are cheaper to join than to write apart.
+LARGE_BODY_BYTES = 16 << 10
+# Gathered bytes that are not kept until the end of the turn.
+GATHERED_BYTES_MAX = 256 << 10
+# Frames of one link that are handed over without a turn for everyone else: some 2 ms of work.
+FRAMES_A_TURN = 128
+# How long a closing link may take to send what waits, before it is given up: the other side may have stopped reading.
+CLOSING_TIMEOUT_S = 5.0
+
+
+def _unset_lost(error: Exception | None) -> None:
+    pass
+
+
+class TcpLink(asyncio.Protocol):
+    """One TCP connection as a `Link`."""
+
+    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX, tls: TlsFilter | None = None) -> None:
+        self.received: Callable[[Frame], None] = self._greeted
+        self.lost: Callable[[Exception | None], None] = _unset_lost
+        self._decoder = FrameDecoder(frame_bytes_max)
+        self._tls = tls
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._peer = "nobody"
+        self._gathered: list[Buffer] = []
+        self._gathered_bytes = 0
+        self._is_reading = False
+        self._frames: Iterator[Frame] = iter(())  # that have come and were not handed over yet
+        self._is_paused = False  # until they are
+        self._is_congested = False
+        self._is_closing = False
+        self._problem: Exception | None = None
+        self._waiting_to_drain: list[asyncio.Future[None]] = []
+        self._giving_up: asyncio.TimerHandle | None = None
+
+    # --- what a Link is ----------------------------------------------------------------------------------------------
+
+    @property
+    def peer(self) -> str:
+        return self._peer
+
+    @property
+    def certificate_names(self) -> tuple[str, ...]:
+        return () if self._tls is None else self._tls.certificate_names()
+
+    @property
+    def is_congested(self) -> bool:
+        return self._is_congested
+
+    @property
+    def bytes_waiting(self) -> int:
+        waiting = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return waiting + self._gathered_bytes
+
+    def send(self, frame: Frame) -> None:
+        if self._is_closing:
+            return
+        session, message, body = frame
+        size = len(body)
+        lead = encode_lead(session, message, size)
+        if not self._gathered and not self._is_reading:
+            self._loop.call_soon(self.flush)
+        self._gathered.append(lead)
+        if size >= LARGE_BODY_BYTES:
+            self.flush()
+            self._write(body)
+        elif size:
+            self._gathered.append(body)
+        self._gathered_bytes += size + len(lead)
+        if self._gathered_bytes > GATHERED_BYTES_MAX:
+            self.flush()
+
+    def send_now(self, frame: Frame) -> None:
+        session, message, body = frame
+        if self._gathered or len(body) >= LARGE_BODY_BYTES:
+            self.send(frame)
+            self.flush()
+        elif not self._is_closing:
+            lead = encode_lead(session, message, len(body))
+            self._write(b"".join((lead, body)) if body else lead)
+
+    async def drained(self) -> None:
+        while self._is_congested:
+            waiting = self._loop.create_future()
+            self._waiting_to_drain.append(waiting)
+            await waiting
+
+    def close(self) -> None:
+        if self._is_closing:
+            return
+        self.flush()
+        self._is_closing = True
+        if self._transport is not None:
+            if self._tls is not None:
+                self._transport.write(self._tls.end())
+            self._transport.close()
+            self._giving_up = self._loop.call_later(CLOSING_TIMEOUT_S, self._transport.abort)
+
+    # --- what the loop calls -----------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its class
+        self._transport = transport
+        transport.set_write_buffer_limits(high=CONGESTED_BYTES, low=DRAINED_BYTES)
+        name = transport.get_extra_info("peername")
+        self._peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            if self._tls is not None:
+                data = self._decrypt(self._tls, data)
+            self._frames = self._decoder.feed(data)
+            self._take_frames()
+        except HoldfastError as problem:
+            self.refuse(problem)
+
+    def _take_frames(self) -> None:
+        """Hand over what has come, so much of it that others have their turn soon; then nothing more is read before the rest."""
+        self._is_reading = True
+        try:
+            for count, frame in enumerate(self._frames, 1):
+                if self._is_closing:
+                    return
+                self.received(frame)
+                if count == FRAMES_A_TURN:
+                    self._take_the_rest_later()
+                    return
+            if self._is_paused and not self._is_closing and self._transport is not None:
+                self._is_paused = False
+                self._transport.resume_reading()
+        except HoldfastError as problem:
+            self.refuse(problem)
+        finally:
+            self._is_reading = False
+            if self._gathered:
+                self.flush()
+
+    def _take_the_rest_later(self) -> None:
+        if not self._is_paused and self._transport is not None:
+            self._is_paused = True
+            self._transport.pause_reading()
+        self._loop.call_soon(self._take_frames)
+
+    def _decrypt(self, tls: TlsFilter, data: bytes) -> bytes:
+        """Whatever comes of it, what TLS itself has to say is said."""
+        assert self._transport is not None
+        try:
+            return tls.decrypt(data)
+        finally:
+            if waiting := tls.waiting():
+                self._transport.write(waiting)
+
+    def refuse(self, problem: HoldfastError) -> None:
+        """Say why, and end. `lost` will hear of it."""
+        self.send(Frame(0, farewell(problem)))
+        self._problem = problem
+        self.close()
+
+    def pause_writing(self) -> None:
+        self._is_congested = True
+
+    def resume_writing(self) -> None:
+        self._is_congested = False
+        for waiting in self._waiting_to_drain:
+            if not waiting.done():
+                waiting.set_result(None)
+        self._waiting_to_drain.clear()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_closing = True
+        self._gathered.clear()
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+        if exc is None and self._problem is None and not self._decoder.is_between_frames:
+            exc = ConnectionResetError("the link ended in the middle of a frame")
+        self.resume_writing()
+        self.lost(self._problem or exc)
+        self.received, self.lost = self._greeted, _unset_lost  # whoever used it is not kept alive by it
+
+    def _greeted(self, frame: Frame) -> None:
+        raise ProtocolError("a frame came before anyone was there to receive it; wait for the greeting")
+
+    def flush(self) -> None:
+        gathered = self._gathered
+        if not gathered or self._is_closing:
+            return
+        self._gathered = []
+        self._gathered_bytes = 0
+        self._write(gathered[0] if len(gathered) == 1 else b"".join(gathered))
+
+    def _write(self, data: Buffer) -> None:
+        assert self._transport is not None
+        if self._tls is None:
+            self._transport.write(data)
+        elif self._tls.is_ready:  # before that, nobody is there who could read it
+            self._transport.write(self._tls.encrypt(data))
