@@ -39,6 +39,33 @@ class SessionGone(NamedTuple):
     session: str
 
 
+class LinkCongested(NamedTuple):
+    """Client manager: the session's link takes no more for the moment; hand nothing out to it until it says that it does."""
+
+    session: str
+    is_congested: bool
+
+
+class WatermarksAsked(NamedTuple):
+    """Client manager: I am new; how full are the destinations that have a high water?"""
+
+    client_manager: str
+
+
+class AdministrationAsked(NamedTuple):
+    """Client manager: something is about to be sent to `_ADMIN`."""
+
+
+class Watermark(NamedTuple):
+    """Message manager, to all client managers: how full a destination is that has a high water, when that changes."""
+
+    destination: str
+    has_high_water: bool
+    is_blocked: bool = False
+    is_refusing: bool = False  # far past the high water: nothing more may be accepted
+    reason: str = ""
+
+
 class Question(NamedTuple):
     """Client manager: something about the state as applied, such as the list of destinations."""
 
@@ -62,6 +89,26 @@ class DeliveredSlice(NamedTuple):
     deliveries: int
     is_adjoining: bool
     batch: Buffer
+    destination: str = ""  # where it was sent, when that is not where the receiver is attached
+    deaths: tuple[Any, ...] = ()  # of the dead queue: why all of these are there, as it travels
+
+
+class BrowseAsked(NamedTuple):
+    """Client manager: what waits in a backlog, from a cursor on; answered with a Reply whose value is a BrowsedPage."""
+
+    client_manager: str
+    token: int
+    destination: str
+    subscription: str
+    cursor: int
+    events_max: int
+    selector: str
+
+
+class BrowsedPage(NamedTuple):
+    slices: list[DeliveredSlice]
+    cursor: int
+    is_end: bool
 
 
 class Delivered(NamedTuple):

@@ -10,7 +10,8 @@ in it: it numbers commands, makes them durable, hands them out in order, keeps o
 
 The rules every implementation keeps (one contract suite proves them, `tests/contract`):
 
-1. Entries are numbered from 1 without a gap, in the order in which `append` was called.
+1. Entries are numbered from 1 without a gap, in the order in which `append` was called; but FRAGMENTS, of which there may be
+   many and which nobody waits for one by one, may be overtaken by everything else.
 2. `append` answers when the command is durable, not before; then `durable` is at least its number. Several appends may share
    one sync. A failed append has not happened, or raises OutcomeUnknown.
 3. No reader ever sees an entry past `durable`.
@@ -31,6 +32,8 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from holdfast.errors import HoldfastError, OutcomeUnknown
+
 Buffer = bytes | memoryview
 
 # The largest command any channel takes. A batch is at most 1 MiB and its command head a few hundred bytes.
@@ -42,6 +45,12 @@ class Purpose(enum.IntEnum):
 
     EVENTS = 0
     UPKEEP = 1
+    FRAGMENTS = 2
+
+    @property
+    def reserve(self) -> Purpose:
+        """Fragments of large events draw on what there is for events."""
+        return Purpose.EVENTS if self is Purpose.FRAGMENTS else self
 
 
 class Entry(NamedTuple):
@@ -65,6 +74,35 @@ class Pressure(msgspec.Struct, frozen=True):
     upkeep_reserve_bytes: int
     is_short: bool
     reason: str = ""
+
+
+# What a command became: durable, or why it is not.
+Told = Callable[[Receipt | HoldfastError], None]
+
+
+def tell(told: Told, done: asyncio.Future[Receipt]) -> None:
+    """Say what became of an `append`, for channels whose `submit` is made of it."""
+    problem = done.exception()
+    if problem is None:
+        told(done.result())
+    elif isinstance(problem, HoldfastError):
+        told(problem)
+    else:
+        told(OutcomeUnknown(f"the channel failed while this was being appended ({problem!r}); look before you repeat it"))
+
+
+def whole(commands: Iterable[Buffer | None], bytes_max: int) -> list[Buffer] | None:
+    """The commands up to `bytes_max`, for `recent`; None when one of them is missing."""
+    found: list[Buffer] = []
+    total = 0
+    for command in commands:
+        if total >= bytes_max:
+            break
+        if command is None:
+            return None
+        found.append(command)
+        total += len(command)
+    return found
 
 
 class Stretch(NamedTuple):
@@ -111,14 +149,25 @@ class Channel(Protocol):
         COMMAND_BYTES_MAX, Closed.
         """
 
+    def submit(self, command: Buffer, purpose: Purpose, told: Told) -> None:
+        """`append`, for whoever would rather be told than wait: `told` is called once, from the loop, as soon as it is known.
+
+        Never from within this call. What it says is what the future of `append` would give or raise.
+        """
+
     def read(self, start: int) -> AsyncIterator[Sequence[Entry]]:
         """Every entry from `start` on, in order, in runs of convenient length; then live."""
 
-    async def fetch(self, numbers: Sequence[int], bytes_max: int | None = None) -> list[Buffer]:
+    async def fetch(self, numbers: Sequence[int], bytes_max: int | None = None, front: int | None = None) -> list[Buffer]:
         """The commands with these numbers, from memory where they are recent, from disk otherwise.
 
-        With `bytes_max`, the answer ends once that is reached, and may be shorter than what was asked for; never empty.
+        With `bytes_max`, the answer ends once that is reached, and may be shorter than what was asked for; never empty. With
+        `front`, so many bytes of each will do, and more may come: where it saves reading, the rest is not read, and then the
+        checksum of the whole cannot be checked.
         """
+
+    def recent(self, numbers: Sequence[int], bytes_max: int) -> list[Buffer] | None:
+        """What `fetch` would answer, if all of it is in memory: at once. None when it must be fetched."""
 
     async def save_snapshot(self, at: int, chunks: Iterable[Buffer]) -> None: ...
 

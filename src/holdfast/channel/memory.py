@@ -13,10 +13,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from functools import partial
 
 import msgspec
 
-from holdfast.channel.channel import COMMAND_BYTES_MAX, Buffer, Entry, Pressure, Purpose, Receipt, Snapshot, Stretch
+from holdfast.channel.channel import (
+    COMMAND_BYTES_MAX,
+    Buffer,
+    Entry,
+    Pressure,
+    Purpose,
+    Receipt,
+    Snapshot,
+    Stretch,
+    Told,
+    tell,
+    whole,
+)
 from holdfast.errors import BadSetting, Blocked, Closed, HoldfastError, NoSuchPosition, TooLarge
 
 MIB = 1 << 20
@@ -136,6 +149,9 @@ class MemoryChannel:
         self._group.append(future)
         return future
 
+    def submit(self, command: Buffer, purpose: Purpose, told: Told) -> None:
+        self.append(command, purpose).add_done_callback(partial(tell, told))
+
     def _refusal_of(self, length: int, purpose: Purpose) -> HoldfastError | None:
         if self._is_closed:
             return _closed()
@@ -144,7 +160,7 @@ class MemoryChannel:
                 f"a command of {length} bytes is over the limit of {COMMAND_BYTES_MAX}; send smaller batches", length=length
             )
         was_short = self._room.is_short
-        has_room = self._room.take(max(length, COMMAND_COST_MIN_BYTES), purpose)
+        has_room = self._room.take(max(length, COMMAND_COST_MIN_BYTES), purpose.reserve)
         self._tell_watchers(was_short)
         if has_room:
             return None
@@ -202,7 +218,7 @@ class MemoryChannel:
         self._readers.append(waiting)
         await waiting
 
-    async def fetch(self, numbers: Sequence[int], bytes_max: int | None = None) -> list[Buffer]:
+    async def fetch(self, numbers: Sequence[int], bytes_max: int | None = None, front: int | None = None) -> list[Buffer]:
         self._check_open()
         for number in numbers:
             if not self._first <= number <= self._durable:
@@ -217,6 +233,12 @@ class MemoryChannel:
             found.append(self._commands[number - self._base])
             total += len(found[-1])
         return found
+
+    def recent(self, numbers: Sequence[int], bytes_max: int) -> list[Buffer] | None:
+        return None if self._is_closed else whole(map(self._held, numbers), bytes_max)
+
+    def _held(self, number: int) -> bytes | None:
+        return self._commands[number - self._base] if self._first <= number <= self._durable else None
 
     async def save_snapshot(self, at: int, chunks: Iterable[Buffer]) -> None:
         self._check_open()

@@ -9,12 +9,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from nats.aio.client import Client
 from nats.js import api
 
-from holdfast.channel.channel import COMMAND_BYTES_MAX, Buffer, Entry, Pressure, Purpose, Receipt, Snapshot, Stretch
+from holdfast.channel.channel import (
+    COMMAND_BYTES_MAX,
+    Buffer,
+    Entry,
+    Pressure,
+    Purpose,
+    Receipt,
+    Snapshot,
+    Stretch,
+    Told,
+    tell,
+)
 from holdfast.channel.jetstream import stream
 from holdfast.channel.jetstream.appender import Appender
 from holdfast.channel.jetstream.entries import Entries
@@ -112,6 +124,9 @@ class JetStreamChannel:
         future.set_exception(refusal)
         return future
 
+    def submit(self, command: Buffer, purpose: Purpose, told: Told) -> None:
+        self.append(command, purpose).add_done_callback(partial(tell, told))
+
     def _refusal_of(self, length: int, purpose: Purpose) -> HoldfastError | None:
         if self._is_closed:
             return _closed()
@@ -119,7 +134,7 @@ class JetStreamChannel:
             return TooLarge(
                 f"a command of {length} bytes is over the limit of {COMMAND_BYTES_MAX}; send smaller batches", length=length
             )
-        return self._room.take(length, purpose)
+        return self._room.take(length, purpose.reserve)
 
     def _on_accepted(self, number: int, length: int) -> None:
         self._on_durable(number)
@@ -167,7 +182,8 @@ class JetStreamChannel:
             self._readers.remove(reader)
             await runs.aclose()
 
-    async def fetch(self, numbers: Sequence[int], bytes_max: int | None = None) -> list[Buffer]:
+    async def fetch(self, numbers: Sequence[int], bytes_max: int | None = None, front: int | None = None) -> list[Buffer]:
+        """A message comes whole, whatever is wanted of it."""
         self._check_open()
         for number in numbers:
             if not 1 <= number <= self._durable:
@@ -175,6 +191,9 @@ class JetStreamChannel:
                     f"entry {number} is not held; this channel holds {self._first}..{self._durable}", entry=number
                 )
         return await self._entries.fetch(numbers, bytes_max)
+
+    def recent(self, numbers: Sequence[int], bytes_max: int) -> list[Buffer] | None:
+        return None if self._is_closed else self._entries.recent(numbers, bytes_max)
 
     async def save_snapshot(self, at: int, chunks: Iterable[Buffer]) -> None:
         self._check_open()

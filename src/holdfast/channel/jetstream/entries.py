@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from nats.aio.client import Client
 from nats.js.errors import NotFoundError
 
-from holdfast.channel.channel import Buffer, Entry
+from holdfast.channel.channel import Buffer, Entry, whole
 from holdfast.channel.jetstream.settings import JetStreamSettings, Names
 from holdfast.channel.jetstream.trouble import FOREIGN, missing, translate
 from holdfast.errors import NoSuchPosition
@@ -42,6 +42,9 @@ class Entries:
         while self._recent_bytes > RECENT_BYTES_MAX:
             oldest = next(iter(self._recent))
             self._recent_bytes -= len(self._recent.pop(oldest))
+
+    def recent(self, numbers: Sequence[int], bytes_max: int) -> list[Buffer] | None:
+        return whole(map(self._recent.get, numbers), bytes_max)
 
     async def fetch(self, numbers: Sequence[int], bytes_max: int | None) -> list[Buffer]:
         """In turns of as many as are asked for at once; with `bytes_max`, it ends after the turn that reaches it."""

@@ -18,10 +18,11 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from holdfast.channel.channel import Buffer, Entry, Pressure, Purpose, Receipt, Snapshot, Stretch
+from holdfast.channel.channel import Buffer, Entry, Pressure, Purpose, Receipt, Snapshot, Stretch, Told, whole
 from holdfast.channel.journal.disk import Disk
 from holdfast.channel.journal.journal import Journal
 from holdfast.channel.journal.record import COMMAND, padded
@@ -33,6 +34,8 @@ from holdfast.errors import Closed, HoldfastError, OutcomeUnknown, TooLarge
 # A group is closed at this size, so that those behind it do not wait for more than one long write.
 GROUP_BYTES_MAX = 1 << 20
 GROUP_COUNT_MAX = 8192
+# Bytes of fragments of large events in one group, behind everything else that waits: with more, everyone's latency rises.
+FRAGMENTS_BYTES_MAX = 256 << 10
 # Committed in the loop: few commands, few bytes, and syncs that took less than this of late.
 INLINE_COUNT_MAX = 4
 INLINE_BYTES_MAX = 1 << 17
@@ -47,7 +50,7 @@ Result = TypeVar("Result")
 
 class _Waiting(NamedTuple):
     draft: Draft
-    answer: asyncio.Future[Receipt]
+    told: Told
 
 
 class JournalChannel:
@@ -59,6 +62,7 @@ class JournalChannel:
         self._loop = asyncio.get_running_loop()
         self._tail = TailCache(journal.durable + 1, settings.tail_cache_bytes)
         self._waiting: deque[_Waiting] = deque()
+        self._fragments: deque[_Waiting] = deque()
         self._advanced: set[asyncio.Future[None]] = set()
         self._watchers: list[Callable[[Pressure], None]] = []
         self._saving = asyncio.Lock()
@@ -70,6 +74,7 @@ class JournalChannel:
         self._tending: asyncio.TimerHandle | None = None
         self._sync_s = 0.0
         self._is_scheduled = False
+        self._is_tidying_due = False
         self._is_closed = False
         self._was_short = journal.is_short
         self._tend()
@@ -113,19 +118,28 @@ class JournalChannel:
     def append(self, command: Buffer, purpose: Purpose = Purpose.EVENTS) -> asyncio.Future[Receipt]:
         """Take its turn now, answer when it is durable. The caller leaves the command's bytes alone until then."""
         answer: asyncio.Future[Receipt] = self._loop.create_future()
-        if self._is_closed:
-            answer.set_exception(self._closed())
-            return answer
-        try:
-            draft = self._journal.draft(command, purpose)
-        except TooLarge as refusal:
+        refusal = self._take(command, purpose, partial(_settle, answer))
+        if refusal is not None:
             answer.set_exception(refusal)
-            return answer
-        self._enqueue(draft, answer)
         return answer
 
-    def _enqueue(self, draft: Draft, answer: asyncio.Future[Receipt]) -> None:
-        self._waiting.append(_Waiting(draft, answer))
+    def submit(self, command: Buffer, purpose: Purpose, told: Told) -> None:
+        refusal = self._take(command, purpose, told)
+        if refusal is not None:
+            self._loop.call_soon(told, refusal)
+
+    def _take(self, command: Buffer, purpose: Purpose, told: Told) -> HoldfastError | None:
+        if self._is_closed:
+            return self._closed()
+        try:
+            draft = self._journal.draft(command, purpose.reserve)
+        except TooLarge as refusal:
+            return refusal
+        self._enqueue(draft, told, is_fragment=purpose is Purpose.FRAGMENTS)
+        return None
+
+    def _enqueue(self, draft: Draft, told: Told, is_fragment: bool = False) -> None:
+        (self._fragments if is_fragment else self._waiting).append(_Waiting(draft, told))
         if not self._is_scheduled and self._group_done is None:
             self._is_scheduled = True
             self._loop.call_soon(self._turn)
@@ -135,7 +149,7 @@ class JournalChannel:
         answers: list[asyncio.Future[Receipt]] = []
         for draft in drafts:
             answers.append(self._loop.create_future())
-            self._enqueue(draft, answers[-1])
+            self._enqueue(draft, partial(_settle, answers[-1]))
         outcomes = await asyncio.gather(*answers, return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
@@ -144,16 +158,24 @@ class JournalChannel:
     def _turn(self) -> None:
         """Commit what waits."""
         self._is_scheduled = False
-        if self._group_done is not None or not self._waiting:
+        if self._group_done is not None or not (self._waiting or self._fragments):
             return
-        if self._journal.is_growth_late and self._growth is not None:
+        if self._growth is not None and self._journal.is_growth_late:
             self._growth.add_done_callback(lambda _: self._turn())
+            return
+        is_lone = len(self._waiting) == 1 and not self._fragments
+        if is_lone and self._sync_s < INLINE_SYNC_S and len(self._waiting[0].draft.payload) <= INLINE_BYTES_MAX:
+            lone = self._waiting.popleft()
+            self._answer((lone,), self._timed_commit((lone.draft,)))
             return
         group, size = self._gather()
         drafts = [waiting.draft for waiting in group]
-        if len(group) <= INLINE_COUNT_MAX and size <= INLINE_BYTES_MAX and self._sync_s < INLINE_SYNC_S and not self._waiting:
+        is_all = not (self._waiting or self._fragments)
+        if len(group) <= INLINE_COUNT_MAX and size <= INLINE_BYTES_MAX and self._sync_s < INLINE_SYNC_S and is_all:
             self._answer(group, self._timed_commit(drafts))
             return
+        if self._is_tidying_due:  # callers that append as soon as they are told would keep the mark from being written for ever
+            self._journal.write_mark()
         self._group_done = self._loop.create_future()
         committed = self._loop.run_in_executor(self._writing, self._timed_commit, drafts)
         committed.add_done_callback(lambda done: self._group_is_done(group, done))
@@ -165,9 +187,15 @@ class JournalChannel:
             waiting = self._waiting.popleft()
             group.append(waiting)
             size += padded(len(waiting.draft.payload))
+        fragments = 0
+        while self._fragments and fragments < FRAGMENTS_BYTES_MAX and (size < size_max or not fragments):
+            waiting = self._fragments.popleft()
+            group.append(waiting)
+            fragments += padded(len(waiting.draft.payload))
+            size += padded(len(waiting.draft.payload))
         return group, size
 
-    def _timed_commit(self, drafts: list[Draft]) -> list[Outcome]:
+    def _timed_commit(self, drafts: Sequence[Draft]) -> list[Outcome]:
         started = self._clock()
         try:
             outcomes = self._journal.commit(drafts, is_marked=False)
@@ -182,27 +210,30 @@ class JournalChannel:
         self._answer(group, done.result())
         finished.set_result(None)
 
-    def _answer(self, group: list[_Waiting], outcomes: list[Outcome]) -> None:
-        """Publish what is durable, then give the receipts."""
-        for (draft, answer), outcome in zip(group, outcomes, strict=True):
-            if isinstance(outcome, HoldfastError):
-                if not answer.done():
-                    answer.set_exception(outcome)
-                continue
-            if draft.kind == COMMAND:
+    def _answer(self, group: Sequence[_Waiting], outcomes: Sequence[Outcome]) -> None:
+        """Publish what is durable, then give the receipts; readers come next, and what can wait comes last."""
+        for (draft, _), outcome in zip(group, outcomes, strict=True):
+            if draft.kind == COMMAND and type(outcome) is int:
                 self._tail.add(outcome, draft.payload)
-            if not answer.done():
-                answer.set_result(Receipt(outcome, 1, True))
-        self._tail.trim()
-        self._loop.call_soon(self._go_on)
-        if self._waiting and not self._is_scheduled:
+        for (_, told), outcome in zip(group, outcomes, strict=True):
+            try:
+                told(Receipt(outcome, 1, True) if isinstance(outcome, int) else outcome)
+            except Exception as problem:  # one caller's fault must not cost another its receipt
+                self._loop.call_exception_handler({"message": "told of a receipt, a caller failed", "exception": problem})
+        self._wake_readers()
+        if not self._is_tidying_due:
+            self._is_tidying_due = True
+            self._loop.call_soon(self._tidy)
+        if (self._waiting or self._fragments) and not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._turn)
 
-    def _go_on(self) -> None:
-        """What can wait until the receipts are on their way, and comes before the next group."""
-        self._wake_readers()
-        self._journal.write_mark()
+    def _tidy(self) -> None:
+        """What can wait until the receipts are on their way and readers have seen what is new."""
+        self._is_tidying_due = False
+        self._tail.trim()
+        if self._group_done is None:  # otherwise what the mark says is being changed in another thread; it comes after that
+            self._journal.write_mark()
         self._tend()
 
     # --- reading -------------------------------------------------------------------------------------------------------
@@ -234,7 +265,7 @@ class JournalChannel:
             if not more.done():
                 more.set_result(None)
 
-    async def fetch(self, numbers: Sequence[int], bytes_max: int | None = None) -> list[Buffer]:
+    async def fetch(self, numbers: Sequence[int], bytes_max: int | None = None, front: int | None = None) -> list[Buffer]:
         """What is not in memory is read from disk, in one go up to the first that is."""
         self._check_open()
         found: list[Buffer] = []
@@ -246,10 +277,13 @@ class JournalChannel:
                 total += len(recent)
                 continue
             older = list(itertools.takewhile(lambda number: self._recent(number) is None, numbers[len(found) :]))
-            read = await self._from_disk(self._journal.fetch, older, None if bytes_max is None else bytes_max - total)
+            read = await self._from_disk(self._journal.fetch, older, None if bytes_max is None else bytes_max - total, front)
             found += read
             total += sum(map(len, read))
         return found
+
+    def recent(self, numbers: Sequence[int], bytes_max: int) -> list[Buffer] | None:
+        return None if self._is_closed else whole(map(self._recent, numbers), bytes_max)
 
     def _recent(self, number: int) -> bytes | None:
         return self._tail.get(number) if number >= self.first else None
@@ -315,10 +349,10 @@ class JournalChannel:
         if self._is_closed:
             return
         self._is_closed = True
-        for waiting in self._waiting:
-            if not waiting.answer.done():
-                waiting.answer.set_exception(self._closed())
+        for waiting in (*self._waiting, *self._fragments):
+            self._loop.call_soon(waiting.told, self._closed())
         self._waiting.clear()
+        self._fragments.clear()
         if self._tending:
             self._tending.cancel()
         for busy in (self._group_done, self._growth):
@@ -341,6 +375,15 @@ class JournalChannel:
 
     def _closed(self) -> Closed:
         return Closed(f"the journal in {self._journal.folder} was closed by this program; open it again")
+
+
+def _settle(answer: asyncio.Future[Receipt], outcome: Receipt | HoldfastError) -> None:
+    if answer.done():  # its caller may have given up waiting; the command stays
+        return
+    if isinstance(outcome, Receipt):
+        answer.set_result(outcome)
+    else:
+        answer.set_exception(outcome)
 
 
 def _unknown(problem: Exception) -> OutcomeUnknown:

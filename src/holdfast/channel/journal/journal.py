@@ -153,7 +153,7 @@ class Journal:
         """
         self._check_open()
         try:
-            outcomes = self._writer.commit(drafts)
+            outcomes = [self._writer.commit_lone(drafts[0])] if len(drafts) == 1 else self._writer.commit(drafts)
         except BaseException as problem:
             self._writer.stop(problem)
             raise
@@ -241,10 +241,10 @@ class Journal:
         self._check_open()
         return self._reading.run(number, last)
 
-    def fetch(self, numbers: Sequence[int], bytes_max: int | None = None) -> list[Buffer]:
+    def fetch(self, numbers: Sequence[int], bytes_max: int | None = None, front: int | None = None) -> list[Buffer]:
         """The commands with these numbers; with `bytes_max`, the answer ends when that is reached."""
         self._check_open()
-        return self._reading.fetch(numbers, bytes_max)
+        return self._reading.fetch(numbers, bytes_max, front)
 
     def check_readable(self, number: int) -> None:
         """NoSuchPosition for what was released. Starting past the newest is fine: that is what comes next."""

@@ -23,6 +23,7 @@ from holdfast.channel.journal.layout import (
     segment_name,
     segment_number,
 )
+from holdfast.channel.journal.marks import Marks
 from holdfast.channel.journal.record import Passage, length_at, padded, scan, strays
 from holdfast.channel.journal.recovery import (
     FoundSegment,
@@ -34,7 +35,6 @@ from holdfast.channel.journal.recovery import (
     judge_tail,
 )
 from holdfast.channel.journal.segment import Chain, Segment
-from holdfast.channel.journal.writer import Marks
 from holdfast.errors import HoldfastError, JournalDamaged
 
 _READ_BYTES = 1 << 20

@@ -17,12 +17,12 @@ from pathlib import Path
 from holdfast.channel.channel import Entry
 from holdfast.channel.journal.disk import Disk, PosixDisk
 from holdfast.channel.journal.layout import HEADER_BYTES, DurableMark
+from holdfast.channel.journal.marks import Marks
 from holdfast.channel.journal.opening import as_chain, read_headers, read_mark, scan_tail
 from holdfast.channel.journal.reading import Reading
 from holdfast.channel.journal.record import scan
 from holdfast.channel.journal.recovery import is_without_journal, judge_headers
 from holdfast.channel.journal.segment import Chain, Segment
-from holdfast.channel.journal.writer import Marks
 from holdfast.errors import DiskFailed, HoldfastError, JournalDamaged, NoSuchPosition, NotAJournal
 
 CACHE_BYTES = 4 << 20

@@ -20,10 +20,10 @@ from typing import Protocol
 from holdfast.channel.channel import Buffer, Entry
 from holdfast.channel.journal.disk import Disk, DiskFile
 from holdfast.channel.journal.layout import HEADER_BYTES
-from holdfast.channel.journal.record import HEAD_BYTES, Passage, length_at, padded, scan
+from holdfast.channel.journal.record import COMMAND, HEAD_BYTES, Note, Passage, head_at, length_at, padded, scan, skim
 from holdfast.channel.journal.recovery import damaged
 from holdfast.channel.journal.segment import POINT_SPACING_BYTES, Chain, Segment, holder_of
-from holdfast.errors import Damaged, DiskFailed, NoSuchPosition
+from holdfast.errors import Damaged, DiskFailed, JournalDamaged, NoSuchPosition
 
 READ_AHEAD_BYTES = 1 << 20
 # A jump reads from one point of the index to the next, and the record that begins before it.
@@ -81,6 +81,7 @@ class Reading:
         self._cached_bytes = 0
         self._cache: list[tuple[Segment, Passage]] = []  # the last used at the end; an entry's number is unique
         self._lock = threading.Lock()
+        self._last_front: tuple[Segment, int, int] | None = None  # the number and byte after the last front that was read
 
     def read_from(self, number: int) -> Iterator[Entry]:
         """Every entry from `number` to what was durable when this was called."""
@@ -98,8 +99,11 @@ class Reading:
         count = min(passage.next_entry, durable + 1) - number
         return list(map(Entry, range(number, number + count), passage.commands(number, count)))
 
-    def fetch(self, numbers: Sequence[int], bytes_max: int | None = None) -> list[Buffer]:
-        """The commands with these numbers; with `bytes_max`, only as many of them as do not go past it, at least one."""
+    def fetch(self, numbers: Sequence[int], bytes_max: int | None = None, front: int | None = None) -> list[Buffer]:
+        """The commands with these numbers; with `bytes_max`, only as many of them as do not go past it, at least one.
+
+        With `front`, of a command that is much longer than that, only so many bytes.
+        """
         found: list[Buffer] = []
         passage: Passage | None = None
         total = 0
@@ -107,24 +111,61 @@ class Reading:
             if bytes_max is not None and total >= bytes_max:
                 break
             if passage is None or not passage.holds(number):
-                passage = self._passage_with(number, is_forward=False)
+                long = self._front_of(number, front) if front is not None else None
+                if long is not None:
+                    found.append(long)
+                    total += len(long)
+                    continue
+                passage = self._passage_with(number, is_forward=front is not None)
             found.append(passage.command(number))
             total += len(found[-1])
         return found
 
-    def passages(self, segment: Segment, byte: int = HEADER_BYTES) -> Iterator[Passage]:
-        """Everything in a segment from the record at `byte` on, checked, and not cached."""
-        entry = segment.first_entry if byte == HEADER_BYTES else self._entry_at(segment, byte)
+    def _front_of(self, number: int, length: int) -> bytes | None:
+        """The first bytes of a command that is longer than what is read of it and beside it, going from head to head; None for
+        a short one: it is read, and checked, with its neighbours.
+        """
+        with self._lock:
+            chain = self._view.chain
+            self._check_held(number, chain)
+            if self._cached(number) is not None:
+                return None
+            segment = chain[holder_of(chain, number)]
+            known = self._last_front
+            entry, byte = segment.index.before(number)
+            if known is not None and known[0] is segment and entry < known[1] <= number:
+                _, entry, byte = known
+            while True:
+                data = self._shelf.read(segment.name, min(HEAD_BYTES + length, segment.end - byte), byte)
+                head = head_at(data, segment.life)
+                if head is None or head.entry != entry or padded(head.length) <= len(data):
+                    return None
+                byte += padded(head.length)
+                if head.kind == COMMAND:
+                    entry += 1
+                if entry > number:
+                    self._last_front = (segment, entry, byte)
+                    return data[HEAD_BYTES:]
+
+    def passages(self, segment: Segment) -> Iterator[Passage]:
+        """Everything in a segment, checked, and not cached."""
+        byte, entry = HEADER_BYTES, segment.first_entry
         while byte < segment.end:
             with self._lock:
                 passage = self._read(segment, byte, entry, READ_AHEAD_BYTES)
             yield passage
             byte, entry = passage.end, passage.next_entry
 
-    def _entry_at(self, segment: Segment, byte: int) -> int:
-        """The number that the head of the record at this byte carries; whether it is right shows when it is scanned."""
-        with self._lock:
-            return int.from_bytes(self._shelf.read(segment.name, 8, byte + HEAD_BYTES - 8), "little")
+    def notes(self, segment: Segment, byte: int = HEADER_BYTES) -> Iterator[Note]:
+        """The notes in a segment from the record at `byte` on, each checked; the commands between them are not looked at."""
+        while byte < segment.end:
+            with self._lock:
+                data = self._records(segment, byte, READ_AHEAD_BYTES)
+            skimmed = skim(data, byte, life=segment.life, seed=segment.seed)
+            if skimmed.end == byte:
+                raise _not_right(segment, byte)
+            yield from skimmed.notes
+            byte = skimmed.end
 
     def close(self) -> None:
         with self._lock:
@@ -192,12 +233,20 @@ class Reading:
 
     def _read(self, segment: Segment, byte: int, entry: int, length: int) -> Passage:
         """The right records from a byte on, at least one: the segment is durable up to its end, so a wrong one is damage."""
+        passage = scan(self._records(segment, byte, length), byte, life=segment.life, seed=segment.seed, entry=entry)
+        if passage.end == byte:
+            raise _not_right(segment, byte)
+        return passage
+
+    def _records(self, segment: Segment, byte: int, length: int) -> bytes:
+        """So many bytes of a segment, more if the first record is longer, and not past its end."""
         left = segment.end - byte
         data = self._shelf.read(segment.name, min(length, left), byte)
         wanted = padded(length_at(data, 0, segment.life) or 0)
         if len(data) < wanted <= left:
             data = self._shelf.read(segment.name, wanted, byte)
-        passage = scan(data, byte, life=segment.life, seed=segment.seed, entry=entry)
-        if passage.end == byte:
-            raise damaged(segment.name, byte, "a record that was durable does not carry its checksum, or is not there")
-        return passage
+        return data
+
+
+def _not_right(segment: Segment, byte: int) -> JournalDamaged:
+    return damaged(segment.name, byte, "a record that was durable does not carry its checksum, or is not there")

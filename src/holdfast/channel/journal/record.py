@@ -149,6 +149,47 @@ def scan(data: bytes, byte: int, *, life: int, seed: int, entry: int) -> Passage
     return passage
 
 
+class Skimmed(NamedTuple):
+    """The notes of a piece of a segment, and the byte after the last record that was passed over or taken."""
+
+    notes: list[Note]
+    end: int
+
+
+def skim(data: bytes, byte: int, *, life: int, seed: int) -> Skimmed:
+    """Only the notes in `data`, which was read at `byte`; it ends before the first that is not right.
+
+    Commands are passed over by what their heads say, unchecked: a wrong head leads to where no right note can stand.
+    """
+    view, notes, at, last = memoryview(data), [], 0, len(data) - HEAD_BYTES
+    unpack = _HEAD.unpack_from
+    while at <= last:
+        checksum, found_life, word, _, _ = unpack(view, at)
+        stop = at + HEAD_BYTES + (word & LENGTH_MAX)
+        if found_life != life or stop > len(data):
+            break
+        if word >> 24 != COMMAND:
+            if crc32c.crc32c(view[at + 4 : stop], seed ^ (byte + at)) != checksum:
+                break
+            notes.append(Note(word >> 24, byte + at, bytes(view[at + HEAD_BYTES : stop])))
+        at = (stop + 7) & ~7
+    return Skimmed(notes, byte + at)
+
+
+class RecordHead(NamedTuple):
+    kind: int
+    length: int
+    entry: int
+
+
+def head_at(data: bytes, life: int) -> RecordHead | None:
+    """The head that `data` begins with, if it is one of this life; nothing is checked."""
+    if len(data) < HEAD_BYTES:
+        return None
+    _, found_life, word, _, entry = _HEAD.unpack_from(data)
+    return RecordHead(word >> 24, word & LENGTH_MAX, entry) if found_life == life else None
+
+
 def length_at(data: bytes, at: int, life: int) -> int | None:
     """What the head at `at` says of its record's length, if it is a head of this life at all; nothing is checked."""
     if at + HEAD_BYTES > len(data):

@@ -69,7 +69,7 @@ def _parts(place: SnapshotPlace, chain: Chain, reading: Reading) -> Iterator[byt
         if not place.keeps(segment.generation):
             continue
         start = place.byte if segment.generation == place.generation else HEADER_BYTES
-        for note in (note for passage in reading.passages(segment, start) for note in passage.notes):
+        for note in reading.notes(segment, start):
             if note.kind == SNAPSHOT_PART:
                 yield note.payload
                 left -= 1

@@ -24,25 +24,9 @@ from typing import NamedTuple
 
 from holdfast.channel.channel import Buffer, Purpose
 from holdfast.channel.journal.disk import DiskFile
-from holdfast.channel.journal.layout import (
-    DurableMark,
-    Header,
-    SnapshotPlace,
-    encode_header,
-    encode_mark,
-)
-from holdfast.channel.journal.record import (
-    COMMAND,
-    PART_LEAD,
-    RELEASED,
-    RELEASED_PAYLOAD,
-    SNAPSHOT_END,
-    SNAPSHOT_END_PAYLOAD,
-    SNAPSHOT_PART,
-    Note,
-    encode,
-    padded,
-)
+from holdfast.channel.journal.layout import DurableMark, Header, encode_header, encode_mark
+from holdfast.channel.journal.marks import Marks
+from holdfast.channel.journal.record import COMMAND, PART_LEAD, RELEASED, SNAPSHOT_END, SNAPSHOT_PART, Note, encode, padded
 from holdfast.channel.journal.segment import POINT_SPACING_BYTES, Chain, Segment
 from holdfast.channel.journal.space import Space
 from holdfast.errors import DiskFailed, HoldfastError, OutcomeUnknown
@@ -60,28 +44,6 @@ class Draft(NamedTuple):
 
 
 Outcome = int | HoldfastError
-
-
-class Marks(NamedTuple):
-    """What the newest header and the notes after it say of the whole journal."""
-
-    oldest_generation: int
-    snapshot: SnapshotPlace
-
-    def after(self, note: Note, generation: int) -> Marks:
-        """What they say after this note, which stands in the segment of this generation."""
-        if note.kind == RELEASED:
-            return self._replace(oldest_generation=RELEASED_PAYLOAD.unpack(note.payload)[0])
-        if note.kind == SNAPSHOT_END:
-            begun = SNAPSHOT_END_PAYLOAD.unpack(note.payload)
-            return self._replace(snapshot=SnapshotPlace._make((*begun, generation, note.byte)))
-        return self
-
-    def held(self, segments: Chain) -> tuple[Chain, Chain]:
-        """Of these: the chain that holds entries, and what is kept before it for the newest snapshot alone."""
-        chain = tuple(segment for segment in segments if segment.generation >= self.oldest_generation)
-        earlier = (segment for segment in segments if segment.generation < self.oldest_generation)
-        return chain, tuple(segment for segment in earlier if self.snapshot.keeps(segment.generation))
 
 
 class Run:
@@ -167,6 +129,31 @@ class Writer:
                 self._commit_run(drafts, outcomes)
         return outcomes
 
+    def commit_lone(self, draft: Draft) -> Outcome:
+        """`commit` of one draft, by a short way where it is a command that goes into the tail, as most do."""
+        kind, payload, _ = draft
+        tail, size = self._tail, padded(len(payload))
+        if kind != COMMAND or tail is None or not self._is_begun or tail.end + size > self._segment_bytes:
+            return self.commit((draft,))[0]
+        if self.stopped or self._tail_file is None or self._space.ordinary < 1:
+            return self.commit((draft,))[0]
+        at, entry = tail.end, self.durable + 1
+        parts = encode(COMMAND, payload, entry, at=at, group=at, life=tail.header.life, seed=tail.seed)
+        try:
+            self._tail_file.write(parts, at)
+            self._tail_file.sync()
+        except OSError as problem:
+            self._give_up_tail(problem)
+            return self._commit_elsewhere((draft,), [entry], 0)[0]
+        index = tail.index
+        index.note(entry, at)
+        index.covered = tail.end = at + size
+        index.next_entry = entry + 1
+        self._failures = 0
+        self.bytes_appended += len(payload)
+        self.durable = entry
+        return entry
+
     def _must_switch(self, draft: Draft) -> bool:
         return padded(len(draft.payload)) > self.tail_left
 
@@ -198,14 +185,23 @@ class Writer:
         run = self._gather(drafts, outcomes)
         if not run.parts:
             return
-        while not self._is_durable(run):
+        if self._is_durable(run):
+            self._publish(run)
+        else:
+            self._commit_elsewhere(drafts, outcomes, before)
+
+    def _commit_elsewhere(self, drafts: Sequence[Draft], outcomes: list[Outcome], before: int) -> list[Outcome]:
+        """The tail was given up: those from `before` on are written again, from memory, into the next segment that takes them."""
+        while True:
             self._begin_after_failure()
             if self.stopped:
                 self._fail(outcomes, before)
-                return
+                return outcomes
             del outcomes[before:]
             run = self._gather(drafts, outcomes)
-        self._publish(run)
+            if self._is_durable(run):
+                self._publish(run)
+                return outcomes
 
     def _begin_after_failure(self) -> None:
         if self.stopped:
