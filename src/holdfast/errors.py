@@ -128,6 +128,12 @@ class LoginFailed(Refused):
     code = "login-failed"
 
 
+class Untrusted(Refused):
+    """The server could not prove who it is. Raised by the client, before it says anything."""
+
+    code = "untrusted"
+
+
 class AccessDenied(Refused):
     """This user may not do this to this destination."""
 

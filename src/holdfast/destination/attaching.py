@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from holdfast.destination import command as commands
 from holdfast.destination.effect import Attached, DetachedReceiver
-from holdfast.destination.managing import remove
+from holdfast.destination.managing import end_temporary, remove
 from holdfast.destination.placing import place_all
 from holdfast.destination.queue import Queue
 from holdfast.destination.sessions import Session
 from holdfast.destination.state import Effects, State
 from holdfast.destination.subscription import Subscription
 from holdfast.errors import Refused, SubscriptionInUse
+from holdfast.event.selector import compile_selector
 
 
 def attach(state: State, entry: int, command: commands.Attach, payload: memoryview, effects: Effects) -> None:
@@ -18,7 +19,8 @@ def attach(state: State, entry: int, command: commands.Attach, payload: memoryvi
     _check_attach(state, command, queue)
     state.introduce(command.session, entry).receivers[command.receiver] = queue.key
     queue.receivers.attach((command.session, command.receiver), entry)
-    effects.append(Attached(command.session, command.receiver, queue.key))
+    queue.receivers.select((command.session, command.receiver), command.selector)
+    effects.append(Attached(command.session, command.receiver, queue.key, command.selector))
 
 
 def _check_attach(state: State, command: commands.Attach, queue: Queue) -> None:
@@ -31,8 +33,36 @@ def _check_attach(state: State, command: commands.Attach, queue: Queue) -> None:
             f"receiver {command.receiver} of session '{command.session}' is attached to {attached}; use another number",
             receiver=command.receiver,
         )
-    if isinstance(queue, Subscription) and queue.owner not in ("", command.session):
+    _check_selector(command, queue)
+    if isinstance(queue, Subscription):
+        _check_subscription(command, queue)
+
+
+def _check_selector(command: commands.Attach, queue: Queue) -> None:
+    holder = (command.session, command.receiver)
+    if command.selector:
+        if isinstance(queue, Subscription):
+            raise Refused(f"{queue.title} has one selector for all its receivers; say it where the subscription is made")
+        compile_selector(command.selector)
+    if queue.receivers.is_there(holder) and queue.receivers.selector_of(holder) != command.selector:
+        raise Refused(
+            f"receiver {command.receiver} of session '{command.session}' is attached to {queue.title} with another selector; "
+            "detach it first, or use another number",
+            receiver=command.receiver,
+        )
+
+
+def _check_subscription(command: commands.Attach, queue: Subscription) -> None:
+    if queue.owner not in ("", command.session):
         raise SubscriptionInUse(f"{queue.title} belongs to session '{queue.owner}'; use a subscription of your own")
+    others = [holder for holder, _ in queue.receivers if holder != (command.session, command.receiver)]
+    if queue.is_for_one and others:
+        raise SubscriptionInUse(
+            f"{queue.title} has a receiver, and is not shared; close that one first, or subscribe with shared=True everywhere "
+            "to let several share its events",
+            destination=command.destination,
+            subscription=command.subscription,
+        )
 
 
 def detach(state: State, entry: int, command: commands.Detach, payload: memoryview, effects: Effects) -> None:
@@ -43,16 +73,27 @@ def detach(state: State, entry: int, command: commands.Detach, payload: memoryvi
     for receiver in [command.receiver] if command.receiver else list(session.receivers):
         key = session.receivers.pop(receiver, None)
         if key is not None:
-            state.queue(key).receivers.detach((session.name, receiver))
+            queue = state.queue(key)
+            queue.receivers.detach((session.name, receiver))
             effects.append(DetachedReceiver(session.name, receiver, key, ""))
+            _end_with_last_receiver(state, queue, effects)
     if not command.receiver:
         _end(state, session, entry, effects)
 
 
+def _end_with_last_receiver(state: State, queue: Queue, effects: Effects) -> None:
+    if isinstance(queue, Subscription) and queue.goes_with_its_last_receiver and not len(queue.receivers):
+        remove(state, queue, "its last receiver is gone", effects)
+        state.forget_unneeded()
+
+
 def _end(state: State, session: Session, entry: int, effects: Effects) -> None:
-    """Its non-durable subscriptions and producers go with a session."""
+    """Its non-durable subscriptions, temporary destinations and producers go with a session."""
+    for name in list(session.destinations):
+        end_temporary(state, name, "session ended", effects)
     for key in list(session.subscriptions):
         remove(state, state.queue(key), "session ended", effects)
+    state.assemblies.end(session.name)
     state.forget_unneeded()
     for identifier in session.producers:
         producer = state.producers.find(identifier)

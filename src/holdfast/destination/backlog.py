@@ -14,13 +14,17 @@ once more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from array import array
+from collections.abc import Callable, Iterator
+from itertools import compress
 
 from holdfast.destination.bodies import Bodies
 from holdfast.destination.history import History
 from holdfast.destination.page import Page, bits, runs_of
 from holdfast.destination.runs import Run
+from holdfast.destination.sizes import Sizes
 from holdfast.destination.slots import Slots
+from holdfast.destination.traits import LANE_PLAIN, LANES, PLAIN, Traits
 from holdfast.event.position import INDEX_BITS, INDEX_MASK, Ranges
 
 Span = tuple[int, int]  # first position, last position
@@ -33,19 +37,37 @@ class Backlog:
         self.is_reopening = is_reopening
         self.waiting = 0
         self.history = History()
+        self.sizes: Sizes | None = None  # kept only where the high water is set in bytes
         self._slots = Slots()
         self._finished: dict[int, int] = {}
         self._oldest_slot = 0
+        self.lanes = 1 << LANE_PLAIN  # the bits of all lanes that ever had a batch, and the plain one
+        self.has_delays = False  # a batch may have come that is not to be delivered at once
+        self.has_expiries = False  # a batch may have come whose events expire
 
     # --- placing -----------------------------------------------------------------------------------------------------
 
-    def place(self, entry: int, events: int, finished: int = 0) -> None:
+    def place(self, entry: int, events: int, finished: int = 0, traits: Traits = PLAIN) -> None:
         """A batch waits from now on; `finished` are the bits of those of its events that do not."""
         remaining = events - finished.bit_count() if finished else events
-        slot = self._slots.add(entry, events, remaining)
+        slot = self._slots.add(entry, events, remaining, traits)
+        if traits is not PLAIN:
+            self.lanes |= 1 << traits.lane
+            self.has_delays = self.has_delays or traits.not_before_ms > 0
+            self.has_expiries = self.has_expiries or traits.earliest_expiry_ms > 0
         if finished:
             self._finished[slot] = finished
         self.waiting += remaining
+
+    def move_page(self, page: Page, to: Backlog) -> bool:
+        """Let what waits in a page wait in another backlog too, all at once; False, and nothing is done, where that is not so
+        simple: it has been delivered, is finished in part or displaced, or would be displaced there."""
+        if self.has_history or self._finished or self._slots.real_entry or page.entries[0] <= to.newest_entry:
+            return False
+        events = array("H", compress(page.events, page.remaining))
+        to._slots.extend(array("Q", compress(page.entries, page.remaining)), events)
+        to.waiting += sum(events)
+        return True
 
     def reopen(self, entry: int, wanted: int) -> int:
         """Let the events `wanted` (bits) of a batch that is not finished wait again.
@@ -98,6 +120,8 @@ class Backlog:
         self.waiting -= newly
         if newly == remaining:
             self._slots.finish(page, offset)
+            if self.sizes is not None:
+                self.sizes.finish(slot)
 
     def _keep_finished(self, slot: int, finished: int) -> None:
         if finished:
@@ -113,6 +137,12 @@ class Backlog:
         for first, last in spans:
             self.history.give_back(first, last, not_before_ms, is_counted)
         return Ranges.gather(spans)
+
+    def back_off(self, ranges: Ranges, at_ms: int, delay_of: Callable[[int], int]) -> None:
+        """These came back at a time: each run of them waits from then on as its number of deliveries demands."""
+        for first, last in self.unfinished(ranges):
+            for low, high, deliveries in self.deliveries_over(first, last):
+                self.history.delay(low, high, at_ms + delay_of(deliveries))
 
     def begin_epoch(self) -> None:
         """Another primary: what was handed out up to the newest position known may have been delivered once more."""
@@ -135,7 +165,10 @@ class Backlog:
 
     def not_before_over(self, first: int, last: int) -> list[Run[int]]:
         """Before when (ms) first .. last (of one entry) must not be delivered, in runs; 0: at once."""
-        return self.history.not_before.filled(first, last, 0)
+        runs = self.history.not_before.filled(first, last, 0)
+        found = self._slots.find(first >> INDEX_BITS) if self.has_delays else None
+        delay_ms = found[0].delay(found[1]) if found else 0
+        return [(low, high, max(at_ms, delay_ms)) for low, high, at_ms in runs] if delay_ms else runs
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
@@ -194,7 +227,41 @@ class Backlog:
             return False
         return not self._bodies.has_held or not self._bodies.held_between(first_entry, last_entry)
 
+    def lane_of(self, entry: int) -> int:
+        """The lane of a batch of which something waits here; the plain one for any other."""
+        found = self._slots.find(entry) if self.lanes != 1 << LANE_PLAIN else None
+        return found[0].lane(found[1]) if found else LANE_PLAIN
+
+    def expiry_of(self, entry: int) -> int:
+        """When the first of a batch's events expires; 0: none does."""
+        found = self._slots.find(entry) if self.has_expiries else None
+        return found[0].expiry(found[1]) if found else 0
+
+    def page_with(self, slot: int) -> Page | None:
+        """The page that has this slot; None when it was dropped."""
+        if not self._slots.pages:
+            return None
+        page, offset = self._slots.at(slot)
+        return page if 0 <= offset < len(page.entries) else None
+
+    def entry_at(self, page: Page, offset: int) -> int:
+        return self._slots.real_entry.get(page.first_slot + offset, page.entries[offset])
+
     # --- walking -----------------------------------------------------------------------------------------------------
+
+    def next_run_of(self, lane: int, slot: int, index: int = 0) -> tuple[int, int, int] | None:
+        """As `next_run`, for the batches of one lane."""
+        if self.lanes == 1 << lane:
+            return self.next_run(slot, index)
+        for at in range(self._slots.page_at(slot), len(self._slots.pages)):
+            page = self._slots.pages[at]
+            offset = page.next_of_lane(lane, max(slot - page.first_slot, 0))
+            while offset < len(page.entries):
+                begin = index if page.first_slot + offset == slot else 0
+                if page.remaining[offset] and (found := self._run_in(page, offset, begin)):
+                    return found
+                offset = page.next_of_lane(lane, offset + 1)
+        return None
 
     def next_run(self, slot: int, index: int = 0) -> tuple[int, int, int] | None:
         """The next positions that wait, at or after a place: (slot, first position, events), within one batch.
@@ -294,7 +361,19 @@ class Backlog:
 
     def rebuild_page(self, page: Page) -> None:
         self._slots.add_full_page(page)
-        self.waiting += sum(page.remaining)
+        self.waiting += page.alive if page.has_one_of_each else sum(page.remaining)
+
+    def rebuild_traits(self, lanes: bytes, delays: bytes, expiries: bytes) -> None:
+        """Of the page that was rebuilt last."""
+        page = self._slots.pages[-1]
+        page.lanes.extend(lanes)
+        page.delays.frombytes(delays)
+        page.expiries.frombytes(expiries)
+        for lane in range(LANES):
+            if lane in lanes:
+                self.lanes |= 1 << lane
+        self.has_delays = self.has_delays or bool(delays)
+        self.has_expiries = self.has_expiries or bool(expiries)
 
     def rebuild_finished(self, slot: int, finished: int) -> None:
         self._finished[slot] = finished

@@ -2,24 +2,46 @@
 
     entry 17 ── carried ──▶ 9,204          locate(17) = 9,204; positions of entry 17 keep their names (rule 1)
 
-Also which entries are held back by rule 6: they are in the channel, belong to a destination, and will be placed later than
-entries after them. Shared by all backlogs of one message manager.
+Also which entries are held back by rule 6, or until their assembly is committed (rule 10): they are in the channel, belong to a
+destination, and will be placed later than entries after them.
+
+And which are pinned: the parts of unfinished assemblies, and the fragments of large events for as long as somebody needs the
+event. What is pinned is never carried (rule 9): it keeps its segments, and everything behind them, until it is let go.
+
+Shared by all backlogs of one message manager.
 """
 
 from __future__ import annotations
 
 import heapq
+from array import array
 from bisect import bisect_left, bisect_right, insort
+from typing import NamedTuple
 
 from holdfast.destination import command as commands
 from holdfast.errors import BatchDamaged, NoSuchPosition
 from holdfast.event import batch
 
 _LEAD_BYTES = 3
+_WITH_A_PAYLOAD = (commands.BatchCommand.KIND, commands.Part.KIND)
+
+
+class Large(NamedTuple):
+    """The body of a large event: the entries of its fragments, in order, all `fragment_bytes` long but the last."""
+
+    fragments: array[int]
+    fragment_bytes: int
+    large_bytes: int
+
+
+# Who pins entries: an assembly by its session and name, a large event by the entry of its batch.
+Owner = tuple[str, str] | int
 
 
 class Bodies:
     def __init__(self) -> None:
+        self.larges: dict[int, Large] = {}  # by the entry of the batch
+        self._pins: dict[Owner, tuple[int, array[int]]] = {}  # the least entry, and all of them (0: none yet)
         self._at: dict[int, int] = {}
         self._by_place: list[tuple[int, int]] = []  # heap of (where, entry); outdated ones are passed over
         self._held: list[int] = []
@@ -39,7 +61,17 @@ class Bodies:
 
     def forget(self, entry: int) -> None:
         """Nobody needs the body of this entry any more."""
-        del self._at[entry]
+        self._at.pop(entry, None)
+        if self.larges.pop(entry, None) is not None:
+            self.unpin(entry)
+
+    @property
+    def knows_any(self) -> bool:
+        """There is something to forget when an entry is needed no more."""
+        return bool(self._at or self.larges)
+
+    def knows(self, entry: int) -> bool:
+        return entry in self._at or entry in self.larges
 
     def oldest_carried(self) -> int | None:
         """The least entry number that carries a body somebody needs."""
@@ -51,6 +83,27 @@ class Bodies:
     def carried_to(self, first: int, last: int) -> list[int]:
         """The entries whose bodies were carried to somewhere in first .. last."""
         return [entry for entry, place in self._at.items() if first <= place <= last]
+
+    # --- pinned ------------------------------------------------------------------------------------------------------
+
+    def add_large(self, entry: int, large: Large) -> None:
+        """The batch of this entry is a large event with this body."""
+        self.larges[entry] = large
+        self.pin(entry, min(large.fragments), large.fragments)
+
+    def pin(self, owner: Owner, entry: int, entries: array[int]) -> None:
+        """Let these stay where they lie; `entry` is the least of them. More may be added to the array."""
+        self._pins[owner] = entry, entries
+
+    def unpin(self, owner: Owner) -> None:
+        del self._pins[owner]
+
+    def oldest_pinned(self) -> int | None:
+        return min((entry for entry, _ in self._pins.values()), default=None)
+
+    def pinned_between(self, first: int, last: int) -> list[int]:
+        found = (each for entry, entries in self._pins.values() if entry <= last for each in entries)
+        return [each for each in found if first <= each <= last]
 
     # --- held back ---------------------------------------------------------------------------------------------------
 
@@ -76,9 +129,9 @@ class Bodies:
 
 
 def batch_in(data: commands.Buffer, entry: int) -> memoryview:
-    """The batch of `entry` in the bytes of the command that has it: its own batch command, or the `Carried` it was copied to."""
+    """The batch of `entry` in the bytes of the command that has it: its own, or the `Carried` it was copied to."""
     view = memoryview(data)
-    if commands.kind_of(view) == commands.BatchCommand.KIND:
+    if commands.kind_of(view) in _WITH_A_PAYLOAD:
         return view[_LEAD_BYTES + int.from_bytes(view[1:_LEAD_BYTES], "little") :]
     command, payload = commands.decode(view)
     if not isinstance(command, commands.Carried) or entry not in command.entries:
@@ -86,6 +139,14 @@ def batch_in(data: commands.Buffer, entry: int) -> memoryview:
     at = command.entries.index(entry)
     start = sum(command.lengths[:at])
     return payload[start : start + command.lengths[at]]
+
+
+def destination_in(data: commands.Buffer, entry: int) -> str:
+    """Where the batch of `entry` was sent, from the bytes of the command that has it; "" where that was not written down."""
+    command, _ = commands.decode(data)
+    if not isinstance(command, commands.Carried):
+        return str(getattr(command, "destination", ""))
+    return command.destinations[command.entries.index(entry)] if command.destinations else ""
 
 
 def events_in(payload: memoryview) -> int:

@@ -105,7 +105,7 @@ class Create(Command, frozen=True):
     is_implicit: bool = False
     origin: str = ""
     token: int = 0
-    session: str = ""  # of a temporary destination: it goes with this session, which alone may receive from it
+    session: str = ""  # of a temporary destination: it goes with this session, whose client alone may receive from it
 
 
 class Delete(Command, frozen=True):
@@ -113,6 +113,7 @@ class Delete(Command, frozen=True):
     name: str
     origin: str = ""
     token: int = 0
+    at_ms: int = 0
 
 
 class Subscribe(Command, frozen=True):
@@ -294,13 +295,14 @@ class Abandon(Command, frozen=True):
 
 
 class Configure(Command, frozen=True):
-    """Change the settings of a destination that is there."""
+    """Change those settings of a destination that are named in `changed`; the others stay as they are."""
 
     KIND = 19
     name: str
     settings: Settings
     origin: str = ""
     token: int = 0
+    changed: list[str] = []
 
 
 KINDS: dict[int, type[Command]] = {

@@ -14,22 +14,27 @@ from holdfast.destination.receivers import Holder
 class Receiver:
     """What a holder may be given, and in which entries it holds something."""
 
-    def __init__(self, holder: Holder) -> None:
+    def __init__(self, holder: Holder, selector: str = "") -> None:
         self.holder = holder
+        self.selector = selector  # "" for all events
         self.events = 0
         self.bytes = 0
         self.entries: dict[int, None] = {}
         self.newest = 0  # the last position it was handed
         self.is_in_line = False
+        self.is_passed_over = False  # it takes nothing for the moment, whatever its credit
 
     @property
     def has_credit(self) -> bool:
-        return self.events > 0 and self.bytes > 0
+        return self.events > 0 and self.bytes > 0 and not self.is_passed_over
 
 
 class Line:
     def __init__(self) -> None:
         self._waiting: deque[Receiver] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
 
     def join(self, receiver: Receiver) -> None:
         """Stand at the end, if there is credit and it does not stand in the line already."""

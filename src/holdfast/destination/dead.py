@@ -3,7 +3,15 @@
 An event is not copied to it: the dead queue refers to the same position. Receiving and confirming work as from any queue.
 What it knows beside that:
 
-    deaths       by which destination (and subscription) it was given up, why, after how many deliveries, at which entry
+    deaths       by which destination (and subscription) it was given up, why, after how many deliveries, when
+
+    code              the reason for programs
+    expired           its time to live was over
+    redelivered       it was delivered as often as its destination allows
+    rejected          a recipient refused it
+    no-destination    where it was sent there was nothing
+    deleted           its destination was deleted while it waited
+    unreadable        its bytes are not what was written
 
 One event of a topic may be given up by several subscriptions: it waits here once, with all its deaths. A command that gives
 up a million events says one reason for all: that is kept once, for the run of slots they were placed in; only what differs
@@ -19,11 +27,11 @@ from typing import NamedTuple
 
 from holdfast.destination.bodies import Bodies
 from holdfast.destination.command import Settings
-from holdfast.destination.effect import BacklogKey, Effect, Finished, Placed, Returned
+from holdfast.destination.effect import Effect, Finished, Placed, Returned
 from holdfast.destination.name import DEAD
 from holdfast.destination.page import bits, runs_of
-from holdfast.destination.queue import Queue, Taken
-from holdfast.destination.runs import Runs
+from holdfast.destination.queue import EVERYTHING, Queue, Taken
+from holdfast.destination.runs import Run, Runs
 from holdfast.event import position
 from holdfast.event.position import Ranges
 
@@ -34,6 +42,8 @@ class Death(NamedTuple):
     reason: str
     deliveries: int
     at: int  # the entry of the command that gave the event up
+    code: str = ""
+    at_ms: int = 0  # 0: not known
 
 
 Deaths = tuple[Death, ...]
@@ -45,14 +55,37 @@ class DeadQueue(Queue):
         self.openings: list[tuple[int, Death]] = []  # (first slot, the death of all from there on that are not told otherwise)
         self.told: Runs[Deaths] = Runs()
 
-    def receive(self, taken: Iterable[Taken], backlog: BacklogKey, reason: str, at: int) -> list[Effect]:
-        """These events could not be delivered. They wait here from now on."""
-        death = Death(*backlog, reason, 0, at)
-        first_slot = self.backlog.next_slot
-        self.openings.append((first_slot, death))
+    def receive(self, taken: Iterable[Taken], death: Death) -> list[Effect]:
+        """These events could not be delivered. They wait here from now on, each with this death and its own deliveries."""
+        first_slot = self._open(death)
+        return self._opened(first_slot, self._receive_batches(taken, death))
+
+    def receive_all(self, queue: Queue, death: Death) -> list[Effect]:
+        """All that waits in a queue that is deleted: by the page where that can be, so that a million batches take no time."""
+        first_slot = self._open(death)
+        again: list[tuple[int, int]] = []
+        if queue.backlog.displaced():
+            again = self._receive_batches(queue.leaving(EVERYTHING), death)
+        else:
+            for page in queue.backlog.pages():
+                if not queue.backlog.move_page(page, self.backlog):
+                    span = (position.of(page.entries[0]), position.of(page.entries[-1], position.INDEX_MASK))
+                    again += self._receive_batches(queue.leaving(Ranges.of(span)), death)
+        return self._opened(first_slot, again)
+
+    def _receive_batches(self, taken: Iterable[Taken], death: Death) -> list[tuple[int, int]]:
+        """What of them had been here and was finished, and waits again."""
         again: list[tuple[int, int]] = []
         for entry, runs in groupby(taken, lambda run: position.entry_of(run.first)):
             self._receive_batch(entry, list(runs), death, again)
+        return again
+
+    def _open(self, death: Death) -> int:
+        """From this slot on it is this death."""
+        self.openings.append((self.backlog.next_slot, death))
+        return self.backlog.next_slot
+
+    def _opened(self, first_slot: int, again: list[tuple[int, int]]) -> list[Effect]:
         effects: list[Effect] = [Returned(self.key, Ranges.gather(again), 0)] if again else []
         if self.backlog.next_slot == first_slot:
             self.openings.pop()
@@ -88,10 +121,11 @@ class DeadQueue(Queue):
 
     def deaths(self, waiting: int) -> Deaths:
         """Why a position that waits here was given up, oldest first."""
-        told = self.told.over(waiting, waiting)
-        if told:
-            return told[0][2]
-        return (self._opening_of(position.entry_of(waiting)),)
+        return self.deaths_over(waiting, waiting)[0][2]
+
+    def deaths_over(self, first: int, last: int) -> list[Run[Deaths]]:
+        """Why first .. last (waiting, of one entry) were given up, in runs of equal deaths."""
+        return self.told.filled(first, last, (self._opening_of(position.entry_of(first)),))
 
     def _opening_of(self, entry: int) -> Death:
         slot = self.backlog.slot_of(entry)

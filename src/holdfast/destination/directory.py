@@ -8,9 +8,10 @@ drift.
 
 What each command does stands in a module of its own kind; here is only the table of them.
 
-    placing      batches and their producers            managing    destinations and subscriptions
+    placing      batches and their producers            managing    destinations
     verdict      confirm, release, reject, dead         attaching   sessions and their receivers
-    primacy      claim, carried
+    primacy      claim, carried                         configuring  what is set for a destination
+    subscribing  subscribe, unsubscribe                 committing   transactions and large events
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from holdfast.destination import attaching, managing, placing, primacy, verdict
+from holdfast.destination import attaching, committing, configuring, managing, placing, primacy, subscribing, verdict
 from holdfast.destination import command as commands
 from holdfast.destination import restore as _restore
 from holdfast.destination import snapshot as _snapshot
@@ -39,12 +40,16 @@ APPLY: dict[type[commands.Command], Apply] = {
     commands.Dead: verdict.dead,
     commands.Create: managing.create,
     commands.Delete: managing.delete,
-    commands.Subscribe: managing.subscribe,
-    commands.Unsubscribe: managing.unsubscribe,
+    commands.Configure: configuring.configure,
+    commands.Subscribe: subscribing.subscribe,
+    commands.Unsubscribe: subscribing.unsubscribe,
     commands.Attach: attaching.attach,
     commands.Detach: attaching.detach,
     commands.Claim: primacy.claim,
     commands.Carried: primacy.carried,
+    commands.Part: committing.part,
+    commands.Commit: committing.commit,
+    commands.Abandon: committing.abandon,
 }
 
 

@@ -1,8 +1,9 @@
 """What a backlog knows of deliveries before: only as much as matters (rule 5).
 
-    returns       positions that came back, counted: released after somebody had looked at them marks         one for every
-    epoch: everything placed up to there may have been delivered once more, to recipients of a primary that is gone not
-    before    when positions that came back may be delivered again, ms since 1970
+    returns       positions that came back, counted: released after somebody had looked at them
+    marks         one for every epoch: everything placed up to there may have been delivered once more, to recipients of a
+                  primary that is gone
+    not before    when positions that came back may be delivered again, ms since 1970
 
 A mark is a place (slot and index), not a position: a batch that was held back and placed later lies behind it, as it should.
 """
@@ -32,6 +33,12 @@ class History:
         self.not_before.cut(first, last)
         if not_before_ms:
             self.not_before.put(first, last, not_before_ms)
+
+    def delay(self, first: int, last: int, not_before_ms: int) -> None:
+        """These wait until then, or longer where more was asked for."""
+        for low, high, asked_ms in self.not_before.filled(first, last, 0):
+            if asked_ms < not_before_ms:
+                self.not_before.put(low, high, not_before_ms)
 
     def forget(self, spans: list[tuple[int, int]]) -> None:
         for runs in (self.returns, self.not_before):

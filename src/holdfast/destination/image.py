@@ -18,6 +18,8 @@ from holdfast.destination.dead import Death, Deaths
 
 # Small things per part: some 20 KiB of them.
 ITEMS_MAX = 1000
+# The heads of a batch can be as long as a whole command; a part is not.
+HEADS_BYTES_MAX = 256 << 10
 
 Item = TypeVar("Item")
 
@@ -36,12 +38,18 @@ class DestinationImage(Part, frozen=True, tag=2):
     name: str
     kind: str
     settings: Settings
+    owner: str = ""  # of a temporary one
 
 
 class SubscriptionImage(Part, frozen=True, tag=3):
-    topic: str
+    topic: str  # or a pattern, as it stands in keys
     name: str
     owner: str
+    is_durable: bool | None = None  # None: when it has no owner
+    is_shared: bool = False
+    selector: str = ""
+    no_local: bool = False
+    client: str = ""
 
 
 class BacklogImage(Part, frozen=True, tag=4):
@@ -102,6 +110,7 @@ class SessionPartImage(Part, frozen=True, tag=14):
     receivers: list[tuple[int, str, str]]  # receiver, destination, subscription
     subscriptions: list[tuple[str, str]]
     producers: list[str]
+    destinations: list[str] = []  # temporary ones
 
 
 class ProducerImage(Part, frozen=True, tag=15):
@@ -112,10 +121,79 @@ class ProducerImage(Part, frozen=True, tag=15):
     held: list[tuple[int, int, int, str]]  # sequence, entry, events, destination
     recent: list[tuple[int, int]]
     skipped: list[tuple[int, int]]
+    client: str = ""
+
+
+class HeldImage(Part, frozen=True, tag=22):
+    """A batch that the producer named last has held back, without its bodies; a long one in several portions."""
+
+    sequence: int
+    size: int
+    heads: bytes
 
 
 class CarriedImage(Part, frozen=True, tag=16):
     places: list[tuple[int, int]]  # entry, where it is
+
+
+class SizesImage(Part, frozen=True, tag=31):
+    number: int  # of the stretch of slots
+    sizes: bytes
+
+
+class AssemblyImage(Part, frozen=True, tag=27):
+    """Parts of an assembly, those after the first `begin`."""
+
+    session: str
+    name: str
+    begin: int
+    entries: bytes
+    sizes: bytes
+
+
+class PartBatchImage(Part, frozen=True, tag=28):
+    session: str
+    name: str
+    number: int
+    entry: int
+    events: int
+    destination: str
+    traits: tuple[Any, ...]
+    size: int
+    heads: bytes
+    fragments: tuple[int, int]
+    fragment_bytes: int
+    large_bytes: int
+
+
+class OutcomesImage(Part, frozen=True, tag=29):
+    session: str
+    outcomes: list[tuple[str, int, int, int, str]]  # assembly, events placed, confirmed, entry of the first batch, why not
+
+
+class LargeImage(Part, frozen=True, tag=30):
+    """Fragments of a large event, those after the first `begin`."""
+
+    entry: int
+    fragment_bytes: int
+    large_bytes: int
+    begin: int
+    fragments: bytes
+
+
+class PageTraitsImage(Part, frozen=True, tag=18):
+    """What is not plain in the page named last, as it lies in memory (see `page`)."""
+
+    first_slot: int
+    lanes: bytes
+    delays: bytes
+    expiries: bytes
+
+
+class SelectorsImage(Part, frozen=True, tag=19):
+    """Of the receivers of the backlog named last, those that have a selector."""
+
+    selectors: list[tuple[str, int, str]]  # session, receiver, selector
 
 
 class EndImage(Part, frozen=True, tag=17):
@@ -127,7 +205,8 @@ class EndImage(Part, frozen=True, tag=17):
 AnyPart = (
     StateImage | DestinationImage | SubscriptionImage | BacklogImage | PageImage | FinishedImage | DisplacedImage |
     ReturnsImage | NotBeforeImage | ReceiversImage | OpeningsImage | DeathsImage | SessionImage | SessionPartImage |
-    ProducerImage | CarriedImage | EndImage
+    ProducerImage | HeldImage | CarriedImage | PageTraitsImage | SelectorsImage | SizesImage |
+    AssemblyImage | PartBatchImage | OutcomesImage | LargeImage | EndImage
 )  # fmt: skip
 
 encode = msgspec.msgpack.Encoder().encode

@@ -1,31 +1,41 @@
-"""Creating and deleting destinations and subscriptions."""
+"""Creating and deleting destinations. Temporary ones are named by the server, belong to a session, and go with it."""
 
 from __future__ import annotations
 
 from holdfast.destination import command as commands
 from holdfast.destination.catalog import Destination
+from holdfast.destination.dead import Death
 from holdfast.destination.effect import BacklogCreated, BacklogDeleted, DetachedReceiver
-from holdfast.destination.name import check_destination, check_subscription
-from holdfast.destination.queue import EVERYTHING, Queue
+from holdfast.destination.name import check_destination, check_temporary, is_temporary
+from holdfast.destination.queue import Queue
 from holdfast.destination.state import Effects, State
 from holdfast.destination.subscription import Subscription
 from holdfast.destination.topic import Topic
-from holdfast.errors import DestinationExists, Refused, SubscriptionInUse, WrongKind
+from holdfast.errors import DestinationExists, Refused, WrongKind
 
 
 def create(state: State, entry: int, command: commands.Create, payload: memoryview, effects: Effects) -> bool:
     """Whether it is new."""
-    check_destination(command.name)
+    (check_temporary if command.session else check_destination)(command.name)
     found = state.catalog.destinations.get(command.name)
     if found is not None:
         _check_same(found, command)
         return False
-    made = Topic if command.kind == "topic" else Queue
-    destination = made(command.name, command.settings, state.bodies)
-    state.catalog.add(destination)
+    destination = make(state, command.name, command.kind, command.settings, command.session)
+    if command.session:
+        state.introduce(command.session, entry).destinations.append(command.name)
     if isinstance(destination, Queue):
         effects.append(BacklogCreated(destination.key))
     return True
+
+
+def make(state: State, name: str, kind: str, settings: commands.Settings, owner: str = "") -> Destination:
+    """A new destination in the catalog."""
+    made = Topic if kind == "topic" else Queue
+    destination = made(name, settings, state.bodies)
+    destination.owner = owner
+    state.catalog.add(destination)
+    return destination
 
 
 def _check_same(found: Destination, command: commands.Create) -> None:
@@ -39,39 +49,32 @@ def _check_same(found: Destination, command: commands.Create) -> None:
 
 def delete(state: State, entry: int, command: commands.Delete, payload: memoryview, effects: Effects) -> None:
     """What waits goes to the dead queue; receivers are closed with the reason."""
+    if is_temporary(command.name):
+        _delete_temporary(state, command.name, effects)
+        return
     check_destination(command.name)
     for queue in state.catalog.queues_of(command.name):
         remove(state, queue, "destination deleted", effects)
-        effects.extend(state.dead.receive(queue.leaving(EVERYTHING), queue.key, "destination deleted", entry))
+        death = Death(*queue.key, "destination deleted", 0, entry, "deleted", command.at_ms)
+        effects.extend(state.dead.receive_all(queue, death))
     del state.catalog.destinations[command.name]
 
 
-def subscribe(state: State, entry: int, command: commands.Subscribe, payload: memoryview, effects: Effects) -> bool:
-    """Whether it is new."""
-    check_subscription(command.name, command.is_durable)
-    topic = state.catalog.topic(command.topic)
-    if not command.is_durable and not command.session:
-        raise Refused("a non-durable subscription belongs to a session; say which", topic=topic.name)
-    owner = "" if command.is_durable else command.session
-    added = topic.subscribe(command.name, owner)
-    if added is None:
-        return False
-    state.catalog.add_subscription(added)
-    effects.append(BacklogCreated(added.key))
-    if owner:
-        state.introduce(owner, entry).subscriptions.append(added.key)
-    return True
-
-
-def unsubscribe(state: State, entry: int, command: commands.Unsubscribe, payload: memoryview, effects: Effects) -> None:
-    """What waits in it is finished: its recipient wants no more."""
-    subscription = state.catalog.topic(command.topic).subscription(command.name)
-    if len(subscription.receivers):
-        raise SubscriptionInUse(
-            f"{subscription.title} has {len(subscription.receivers)} receivers; close them first", subscription=command.name
-        )
-    remove(state, subscription, "unsubscribed", effects)
+def _delete_temporary(state: State, name: str, effects: Effects) -> None:
+    found = state.catalog.find(name)
+    receivers = sum(len(queue.receivers) for queue in state.catalog.queues_of(name))
+    if receivers:
+        raise Refused(f"temporary {found.kind} '{name}' has {receivers} receivers; close them first", name=name)
+    end_temporary(state, name, "destination deleted", effects)
     state.forget_unneeded()
+
+
+def end_temporary(state: State, name: str, reason: str, effects: Effects) -> None:
+    """What waits in a temporary destination that goes is finished, not dead: the one it was meant for wants no more."""
+    for queue in state.catalog.queues_of(name):
+        remove(state, queue, reason, effects)
+    owner = state.catalog.destinations.pop(name).owner
+    state.sessions()[owner].destinations.remove(name)
 
 
 def remove(state: State, queue: Queue, reason: str, effects: Effects) -> None:

@@ -2,8 +2,15 @@
 
     1 to 255 characters out of letters, digits and . _ - /        orders, plant/7/alarms, billing.eu-west_1
 
-A leading underscore is reserved: `_DMQ`, where dead events go, exists everywhere, and others will come. Nobody creates,
-deletes or sends to such a name.
+A leading underscore is reserved. Three such destinations exist everywhere, and nobody creates or deletes them (B16):
+
+    _DMQ      queue   where dead events go          received from, never sent to
+    _LOG      topic   what the server logs          subscribed to, never sent to
+    _ADMIN    queue   what the server is asked to do    sent to, never received from
+
+`_temporary.…` are the temporary queues and topics, which the server names; whoever was told such a name may send to it.
+
+What has a colon is no name but a pattern as it stands in the key of a backlog: `glob:alerts.*`, `regex:alerts.+`.
 """
 
 from __future__ import annotations
@@ -14,6 +21,11 @@ from holdfast.errors import BadName
 
 LENGTH_MAX = 255
 DEAD = "_DMQ"
+TEMPORARY = "_temporary."
+_OF_TOPIC = ".topic"
+LOG = "_LOG"
+ADMIN = "_ADMIN"
+WELL_KNOWN = (DEAD, LOG, ADMIN)
 
 _FOREIGN = re.compile(r"[^A-Za-z0-9._/-]")
 
@@ -28,13 +40,55 @@ def check_destination(name: str) -> None:
         )
 
 
-def check_subscription(name: str, is_durable: bool = True) -> None:
+def check_usable(name: str) -> None:
+    """BadName unless there can be a destination of this name, Holdfast's own included."""
+    if name not in WELL_KNOWN:
+        check_destination(name)
+
+
+def check_sendable(name: str) -> None:
+    """BadName for those of Holdfast's own destinations that only it may send to."""
+    if name in (DEAD, LOG):
+        raise BadName(f"only Holdfast itself sends to {name!r}; send to a destination of your own", name=name)
+
+
+def check_receivable(name: str) -> None:
+    if name == ADMIN:
+        raise BadName(f"only Holdfast itself receives from {name!r}; send to it, with reply_to for the answer", name=name)
+
+
+def check_temporary(name: str) -> None:
+    """BadName unless this is a name that a server gives to a temporary destination."""
+    _check_letters("destination", name)
+    if not is_temporary(name):
+        raise BadName(f"temporary destination {name!r}: such a name begins with '{TEMPORARY}'; the server gives it", name=name)
+
+
+def temporary(kind: str, identifier: str) -> str:
+    """The name of a temporary destination. It says which kind it is: whoever replies to it knows nothing but the name."""
+    return f"{TEMPORARY}{identifier}{_OF_TOPIC if kind == 'topic' else ''}"
+
+
+def is_temporary(name: str) -> bool:
+    return name.startswith(TEMPORARY)
+
+
+def is_temporary_topic(name: str) -> bool:
+    return name.startswith(TEMPORARY) and name.endswith(_OF_TOPIC)
+
+
+def is_pattern(name: str) -> bool:
+    """Not the name of a destination but a pattern, as it stands in the key of a backlog."""
+    return ":" in name
+
+
+def check_subscription(name: str, is_own: bool = False) -> None:
     """BadName unless a subscription may have this name.
 
     Those of a session are named by its client manager, which may use an underscore.
     """
     _check_letters("subscription", name)
-    if is_durable and name.startswith("_"):
+    if not is_own and name.startswith("_"):
         raise BadName(
             f"subscription {name!r}: names with a leading underscore are reserved for Holdfast itself; leave the underscore out",
             name=name,

@@ -10,6 +10,7 @@ from typing import Any
 
 from holdfast.destination import bodies as _bodies
 from holdfast.destination import command as commands
+from holdfast.destination.dead import Death
 from holdfast.destination.producers import Batch
 from holdfast.destination.queue import Taken
 from holdfast.destination.state import Effects, State
@@ -20,7 +21,8 @@ from holdfast.event import position
 
 
 def batch(state: State, entry: int, command: commands.BatchCommand, payload: memoryview, effects: Effects) -> None:
-    came = Batch(entry, _bodies.events_in(payload), command.destination, traits_of(payload), len(payload))
+    client = state.producers.client_of(command.producer)
+    came = Batch(entry, _bodies.events_in(payload), command.destination, traits_of(payload), len(payload), client, payload)
     place_all(state, state.producers.accept(command.producer, command.sequence, came), entry, effects)
 
 
@@ -40,7 +42,7 @@ def _bury_unplaced(state: State, placed: Batch, at: int, effects: Effects) -> No
     reason = "nobody may send to the dead queue" if placed.destination == state.dead.name else "no such destination"
     first = position.of(placed.entry)
     unplaced = Taken(first, first + placed.events - 1, 0, placed.events)
-    effects.extend(state.dead.receive([unplaced], (placed.destination, ""), reason, at))
+    effects.extend(state.dead.receive([unplaced], Death(placed.destination, "", reason, 0, at, "no-destination")))
 
 
 def open_producer(
@@ -50,7 +52,7 @@ def open_producer(
         raise BadName("a producer opens under an identifier of its own; its client manager gives it one")
     if command.session:
         state.introduce(command.session, entry).producers[command.producer] = None
-    producer = state.producers.open(command.producer, command.session, command.is_durable)
+    producer = state.producers.open(command.producer, command.session, command.is_durable, command.client)
     place_all(state, state.producers.begin_at(producer, command.first_sequence), entry, effects)
     return producer.answer()
 

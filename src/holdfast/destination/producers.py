@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from holdfast.destination.bodies import Bodies
 from holdfast.destination.traits import PLAIN, Traits
+from holdfast.event.batch import without_bodies
 
 # Batches a producer may have sent and not receipted. More would only fill memory: 64 batches are some 10 ms of the
 # fastest producer.
@@ -41,11 +42,13 @@ class Batch(NamedTuple):
     traits: Traits = PLAIN
     size: int = 0  # bytes
     client: str = ""  # whose producer sent it
-    heads: bytes | memoryview = b""  # the batch as far as the end of its heads, for selectors; kept while it is held back
+    heads: bytes | memoryview = b""  # the batch, for selectors; without its bodies while it is held back
 
 
 class Producer:
-    def __init__(self, identifier: str, session: str, is_durable: bool) -> None:
+    def __init__(self, identifier: str, session: str, is_durable: bool, client: str = "") -> None:
+        """`client` is whose producer it is."""
+        self.client = client
         self.identifier = identifier
         self.session = session
         self.is_durable = is_durable
@@ -132,13 +135,18 @@ class Producers:
     def find(self, identifier: str) -> Producer | None:
         return self._producers.get(identifier)
 
-    def open(self, identifier: str, session: str, is_durable: bool) -> Producer:
+    def client_of(self, identifier: str) -> str:
+        producer = self._producers.get(identifier)
+        return "" if producer is None else producer.client
+
+    def open(self, identifier: str, session: str, is_durable: bool, client: str = "") -> Producer:
         """A new producer, or one that comes back: then it belongs to this session from now on."""
         producer = self._producers.get(identifier)
         if producer is None:
             producer = self._producers[identifier] = Producer(identifier, session, is_durable)
         producer.session = session
         producer.is_durable = is_durable
+        producer.client = client
         return producer
 
     def accept(self, identifier: str, sequence: int, batch: Batch) -> list[Batch]:
@@ -151,6 +159,7 @@ class Producers:
             if earlier is not batch:
                 self._bodies.let_go(earlier.entry)
         if producer.held.get(sequence) is batch:
+            producer.held[sequence] = batch._replace(heads=without_bodies(batch.heads))
             self._bodies.hold(batch.entry)
         return placed
 

@@ -23,6 +23,7 @@ from holdfast.destination.command import Settings
 from holdfast.destination.effect import BacklogKey, Finished, Placed, Returned
 from holdfast.destination.producers import Batch
 from holdfast.destination.receivers import Receivers
+from holdfast.destination.sizes import Sizes
 from holdfast.errors import Detached, NoSuchPosition
 from holdfast.event import position
 from holdfast.event.position import Ranges
@@ -47,6 +48,8 @@ class Queue:
         self.settings = settings
         self.backlog = Backlog(bodies, is_reopening)
         self.receivers = Receivers()
+        self.configure(settings)
+        self.owner = ""  # the session it belongs to and goes with
 
     @property
     def key(self) -> BacklogKey:
@@ -59,29 +62,47 @@ class Queue:
 
     def place(self, batch: Batch, finished: int = 0) -> Placed:
         """A batch waits here from now on; `finished` are the bits of those of its events that do not."""
-        self.backlog.place(batch.entry, batch.events, finished)
+        self.backlog.place(batch.entry, batch.events, finished, batch.traits)
+        if self.backlog.sizes is not None:
+            self.backlog.sizes.put(self.backlog.next_slot - 1, batch.size)
         return Placed(self.key, position.of(batch.entry), batch.events)
+
+    def configure(self, settings: Settings) -> None:
+        """From now on these hold. The bytes of what was placed while no high water was set in bytes are not counted."""
+        self.settings = settings
+        if not settings.bytes_max:
+            self.backlog.sizes = None
+        elif self.backlog.sizes is None:
+            self.backlog.sizes = Sizes()
 
     def confirm(self, session: str, ranges: Ranges, delivered_up_to: int, next_entry: int) -> Finished | None:
         """A recipient has finished with these.
 
         Client managers resend confirms after a takeover: what is finished already is passed over.
         """
-        self._check(session, ranges, next_entry)
-        self._check_position(delivered_up_to, next_entry)
+        self.check(session, ranges, next_entry)
+        self.check_position(delivered_up_to, next_entry)
         self.backlog.history.note_delivered(delivered_up_to)
         finished = self.backlog.finish(ranges)
         return Finished(self.key, finished) if finished else None
 
-    def release(self, session: str, ranges: Ranges, not_before_ms: int, is_counted: bool, next_entry: int) -> Returned | None:
-        """A recipient gives these back, to be delivered again. What is finished stays finished."""
-        self._check(session, ranges, next_entry)
+    def release(
+        self, session: str, ranges: Ranges, not_before_ms: int, is_counted: bool, next_entry: int, at_ms: int = 0
+    ) -> Returned | None:
+        """A recipient gives these back, to be delivered again. What is finished stays finished.
+
+        What somebody had looked at (`is_counted`) waits at least as long as the settings say for so many deliveries, counted
+        from when it was said.
+        """
+        self.check(session, ranges, next_entry)
         returned = self.backlog.give_back(ranges, not_before_ms, is_counted)
+        if is_counted and self.settings.redelivery_delay_ms:
+            self.backlog.back_off(returned, at_ms, self.settings.redelivery_delay_of)
         return Returned(self.key, returned, not_before_ms, session) if returned else None
 
     def reject(self, session: str, ranges: Ranges, next_entry: int) -> list[Taken]:
         """A recipient refuses these for good: they were delivered once more than had been counted, and leave this queue."""
-        self._check(session, ranges, next_entry)
+        self.check(session, ranges, next_entry)
         return self.take(ranges, more_deliveries=1)
 
     def take(self, ranges: Ranges, more_deliveries: int = 0) -> list[Taken]:
@@ -97,7 +118,7 @@ class Queue:
             for low, high, deliveries in self.backlog.deliveries_over(first, last):
                 yield Taken(low, high, deliveries + more_deliveries, events)
 
-    def _check(self, session: str, ranges: Ranges, next_entry: int) -> None:
+    def check(self, session: str, ranges: Ranges, next_entry: int) -> None:
         if not self.receivers.is_attached(session):
             raise Detached(
                 f"{self.title}: session '{session}' is not attached and what it held went to others; "
@@ -106,9 +127,9 @@ class Queue:
                 session=session,
             )
         if ranges:
-            self._check_position(ranges.last, next_entry)
+            self.check_position(ranges.last, next_entry)
 
-    def _check_position(self, newest: int, next_entry: int) -> None:
+    def check_position(self, newest: int, next_entry: int) -> None:
         if position.entry_of(newest) >= next_entry:
             raise NoSuchPosition(
                 f"{self.title}: position {newest} is past the newest one, which lies in entry {next_entry - 1}; "
@@ -123,5 +144,5 @@ class Queue:
             "kind": self.kind,
             "waiting": self.backlog.waiting,
             "receivers": len(self.receivers),
-            "redelivery_limit": self.settings.redelivery_limit,
+            **self.settings.describe(),
         }

@@ -15,6 +15,7 @@ class Receivers:
     def __init__(self) -> None:
         self._since: dict[Holder, int] = {}
         self._by_session: dict[str, int] = {}
+        self._selectors: dict[Holder, str] = {}
 
     def __len__(self) -> int:
         return len(self._since)
@@ -26,6 +27,22 @@ class Receivers:
     def is_attached(self, session: str) -> bool:
         return session in self._by_session
 
+    def selector_of(self, holder: Holder) -> str:
+        """Which events it wants; "" for all."""
+        return self._selectors.get(holder, "")
+
+    def selectors(self) -> Iterator[tuple[str, int, str]]:
+        """(session, receiver, selector) of those that have one."""
+        return ((session, receiver, selector) for (session, receiver), selector in self._selectors.items())
+
+    def select(self, holder: Holder, selector: str) -> None:
+        """It wants only what matches."""
+        if selector:
+            self._selectors[holder] = selector
+
+    def is_there(self, holder: Holder) -> bool:
+        return holder in self._since
+
     def attach(self, holder: Holder, entry: int) -> None:
         if holder not in self._since:
             self._since[holder] = entry
@@ -33,6 +50,7 @@ class Receivers:
 
     def detach(self, holder: Holder) -> None:
         del self._since[holder]
+        self._selectors.pop(holder, None)
         self._by_session[holder[0]] -= 1
         if not self._by_session[holder[0]]:
             del self._by_session[holder[0]]

@@ -6,18 +6,21 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from holdfast.destination import image
+from holdfast.destination import assembly_image, image
 from holdfast.destination.backlog import Backlog
 from holdfast.destination.bodies import Bodies
 from holdfast.destination.history import History
 from holdfast.destination.image import Part
+from holdfast.destination.managing import make as make_destination
 from holdfast.destination.page import Page
 from holdfast.destination.producers import Batch, Producer
 from holdfast.destination.queue import Queue
 from holdfast.destination.sessions import Session
 from holdfast.destination.snapshot import LEAD, LENGTH, MAGIC, VERSION
 from holdfast.destination.state import State
-from holdfast.destination.topic import Topic
+from holdfast.destination.subscribing import make as make_subscription
+from holdfast.destination.subscription import Terms, pattern_of_key
+from holdfast.destination.traits import traits_of
 from holdfast.errors import Damaged, UnknownVersion
 
 Buffer = bytes | memoryview
@@ -68,37 +71,41 @@ def _decoded(data: memoryview, length: int) -> Part:
 
 
 class _Restoring:
-    """What is being restored: parts refer to the backlog and the session named last."""
+    """What is being restored: parts refer to the backlog, the session and the producer named last."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._queue: Queue = state.dead
         self._session = Session("", 0)
+        self._producer = Producer("", "", False)
 
     def add(self, part: Part) -> None:
         match part:
             case image.StateImage():
                 self._state.applied, self._state.epoch, self._state.node = part.applied, part.epoch, part.node
             case image.DestinationImage():
-                made = Topic if part.kind == "topic" else Queue
-                self._state.catalog.add(made(part.name, part.settings, self._state.bodies))
+                make_destination(self._state, part.name, part.kind, part.settings, part.owner)
             case image.SubscriptionImage():
-                added = self._state.catalog.topic(part.topic).subscribe(part.name, part.owner)
-                if added is not None:
-                    self._state.catalog.add_subscription(added)
+                _subscribe(self._state, part)
             case image.SessionImage():
                 self._session = Session(part.name, part.since)
                 self._state.sessions()[part.name] = self._session
             case image.SessionPartImage():
                 _add_to_session(self._session, part)
             case image.ProducerImage():
-                self._state.producers.restore(_producer(part))
+                self._producer = _producer(part)
+                self._state.producers.restore(self._producer)
+            case image.HeldImage():
+                _add_heads(self._producer, part)
             case image.CarriedImage():
                 for entry, place in part.places:
                     self._state.bodies.carry(entry, place)
             case image.BacklogImage():
                 self._queue = self._state.queue((part.destination, part.subscription))
                 self._queue.backlog = _backlog(part, self._queue, self._state.bodies)
+                self._queue.configure(self._queue.settings)
+            case _ if assembly_image.restore(self._state, part):
+                pass
             case _:
                 self._add_to_backlog(part)
 
@@ -107,6 +114,8 @@ class _Restoring:
         match part:
             case image.PageImage():
                 backlog.rebuild_page(_page(part))
+            case image.PageTraitsImage():
+                backlog.rebuild_traits(part.lanes, part.delays, part.expiries)
             case image.FinishedImage():
                 backlog.rebuild_finished(part.slot, int.from_bytes(part.finished, "little"))
             case image.DisplacedImage():
@@ -121,6 +130,11 @@ class _Restoring:
             case image.ReceiversImage():
                 for session, receiver, since in part.receivers:
                     self._queue.receivers.attach((session, receiver), since)
+            case image.SelectorsImage():
+                for session, receiver, selector in part.selectors:
+                    self._queue.receivers.select((session, receiver), selector)
+            case image.SizesImage() if backlog.sizes is not None:
+                backlog.sizes.rebuild(part.number, part.sizes)
             case image.OpeningsImage():
                 self._state.dead.openings.extend(part.openings)
             case image.DeathsImage():
@@ -135,6 +149,7 @@ def _add_to_session(session: Session, part: image.SessionPartImage) -> None:
         session.receivers[receiver] = (destination, subscription)
     session.subscriptions.extend(part.subscriptions)
     session.producers.update(dict.fromkeys(part.producers))
+    session.destinations.extend(part.destinations)
 
 
 def _backlog(part: image.BacklogImage, queue: Queue, bodies: Bodies) -> Backlog:
@@ -152,8 +167,22 @@ def _page(part: image.PageImage) -> Page:
     return page
 
 
+def _subscribe(state: State, part: image.SubscriptionImage) -> None:
+    is_durable = not part.owner if part.is_durable is None else part.is_durable
+    terms = Terms(part.owner, is_durable, part.is_shared, part.selector, part.no_local, part.client)
+    make_subscription(state, pattern_of_key(part.topic) or state.catalog.topic(part.topic), part.name, terms)
+
+
+def _add_heads(producer: Producer, part: image.HeldImage) -> None:
+    held = producer.held[part.sequence]
+    heads = bytes(held.heads) + part.heads
+    producer.held[part.sequence] = held._replace(
+        size=part.size, heads=heads, client=producer.client, traits=traits_of(memoryview(heads))
+    )
+
+
 def _producer(part: image.ProducerImage) -> Producer:
-    producer = Producer(part.identifier, part.session, part.is_durable)
+    producer = Producer(part.identifier, part.session, part.is_durable, part.client)
     producer.next_sequence = part.next_sequence
     producer.held = {sequence: Batch(entry, events, destination) for sequence, entry, events, destination in part.held}
     producer.recent.extend(part.recent)

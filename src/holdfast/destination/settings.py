@@ -53,6 +53,22 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
         if type(value) is not int or not 0 <= value <= most:
             raise BadSetting(f"{name} {value!r} is not {what}; give 1 or more, or 0 for no limit", setting=name)
 
+    @property
+    def has_high_water(self) -> bool:
+        return bool(self.events_max or self.bytes_max)
+
+    def describe(self) -> dict[str, int | float]:
+        """As people give them: delays in seconds."""
+        return {
+            "redelivery_limit": self.redelivery_limit,
+            "redelivery_delay": self.redelivery_delay_ms / 1000,
+            "redelivery_factor": self.redelivery_factor,
+            "redelivery_delay_max": self.redelivery_delay_max_ms / 1000,
+            "events_max": self.events_max,
+            "bytes_max": self.bytes_max,
+            "low_percent": self.low_percent,
+        }
+
     def redelivery_delay_of(self, deliveries: int) -> int:
         """How long an event waits that was delivered so often, in ms."""
         if not self.redelivery_delay_ms or deliveries < 1:

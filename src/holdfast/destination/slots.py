@@ -11,10 +11,12 @@ batches are all finished are dropped.
 from __future__ import annotations
 
 import heapq
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterator
 
 from holdfast.destination.page import Page
+from holdfast.destination.traits import PLAIN, Traits
 
 
 class Slots:
@@ -31,7 +33,7 @@ class Slots:
 
     # --- changing ----------------------------------------------------------------------------------------------------
 
-    def add(self, entry: int, events: int, remaining: int) -> int:
+    def add(self, entry: int, events: int, remaining: int, traits: Traits = PLAIN) -> int:
         """A batch at the end; its slot."""
         slot = self.next_slot
         self.next_slot += 1
@@ -42,7 +44,19 @@ class Slots:
         if not self.pages or self.pages[-1].is_full:
             self._add_page(Page(slot), self.newest_entry)
         self.pages[-1].add(self.newest_entry, events, remaining)
+        if traits is not PLAIN:
+            self.pages[-1].note(traits)
         return slot
+
+    def extend(self, entries: array[int], events: array[int]) -> None:
+        """Many plain batches at the end, ascending, each later than all before them."""
+        while entries:
+            if not self.pages or self.pages[-1].is_full:
+                self._add_page(Page(self.next_slot), entries[0])
+            taken = self.pages[-1].extend(entries, events)
+            self.next_slot += taken
+            self.newest_entry = entries[taken - 1]
+            entries, events = entries[taken:], events[taken:]
 
     def add_displaced(self, slot: int, entry: int) -> None:
         self.real_entry[slot] = entry
@@ -51,7 +65,7 @@ class Slots:
 
     def add_full_page(self, page: Page) -> None:
         """A page as it was before."""
-        page.alive = sum(map(bool, page.remaining))
+        page.alive = len(page.remaining) if page.has_one_of_each else sum(map(bool, page.remaining))
         self._add_page(page, page.entries[0])
 
     def _add_page(self, page: Page, first_entry: int) -> None:

@@ -15,19 +15,21 @@ import hashlib
 import struct
 from array import array
 from collections.abc import Iterable, Iterator
-from itertools import compress
+from itertools import chain, compress
 from typing import NamedTuple
 
-from holdfast.destination import image
+from holdfast.destination import assembly_image, image
 from holdfast.destination.backlog import Backlog
 from holdfast.destination.dead import DeadQueue
 from holdfast.destination.image import Part, portions
+from holdfast.destination.page import Page
 from holdfast.destination.producers import Producer
 from holdfast.destination.queue import Queue
 from holdfast.destination.sessions import Session
 from holdfast.destination.state import State
 from holdfast.destination.subscription import Subscription
 from holdfast.destination.topic import Topic
+from holdfast.destination.traits import LANE_PLAIN
 from holdfast.event.position import INDEX_BITS
 
 MAGIC = b"HFDS"
@@ -40,9 +42,9 @@ CHUNK_BYTES_MAX = 512 << 10
 
 def chunks(state: State) -> Iterator[bytes]:
     """The state of this moment, as it is when this is called."""
-    taken = [part if isinstance(part, FullPage) else image.encode(part) for part in _parts(state)]
+    taken = [part if isinstance(part, _LATER) else image.encode(part) for part in _parts(state)]
     taken.append(image.encode(image.EndImage(len(taken))))
-    return _packed(image.encode(part.image()) if isinstance(part, FullPage) else part for part in taken)
+    return _packed(image.encode(part.image()) if isinstance(part, _LATER) else part for part in taken)
 
 
 class FullPage(NamedTuple):
@@ -57,6 +59,19 @@ class FullPage(NamedTuple):
         return image.PageImage(self.first_slot, self.entries.tobytes(), self.events.tobytes(), self.remaining)
 
 
+class FullTraits(NamedTuple):
+    """What is not plain in such a page: it changes no more, either."""
+
+    page: Page
+
+    def image(self) -> image.PageTraitsImage:
+        page = self.page
+        return image.PageTraitsImage(page.first_slot, bytes(page.lanes), page.delays.tobytes(), page.expiries.tobytes())
+
+
+_LATER = (FullPage, FullTraits)
+
+
 def _packed(encoded: Iterable[bytes]) -> Iterator[bytes]:
     lead = LEAD.pack(MAGIC, VERSION)
     chunk, length = [lead], len(lead)
@@ -69,7 +84,7 @@ def _packed(encoded: Iterable[bytes]) -> Iterator[bytes]:
     yield b"".join(chunk)
 
 
-def _parts(state: State) -> Iterator[Part | FullPage]:
+def _parts(state: State) -> Iterator[Part | FullPage | FullTraits]:
     yield image.StateImage(state.applied, state.epoch, state.node)
     yield from _destinations(state)
     for queue in state.catalog.queues.values():
@@ -78,24 +93,27 @@ def _parts(state: State) -> Iterator[Part | FullPage]:
         yield from _beside_pages(queue)
         for receivers in portions(_receivers(queue)):
             yield image.ReceiversImage(receivers)
+        for selectors in portions(queue.receivers.selectors()):
+            yield image.SelectorsImage(selectors)
     for session in state.sessions().values():
         yield from _session(session)
     for producer in state.producers:
-        yield _producer(producer)
+        yield from _producer(producer)
     for places in portions(state.bodies.carried.items()):
         yield image.CarriedImage(places)
+    yield from assembly_image.parts(state)
 
 
 def _destinations(state: State) -> Iterator[Part]:
     """Topics first, because subscriptions need them; then queues and subscriptions in the order in which they were made."""
     for destination in state.catalog.destinations.values():
         if isinstance(destination, Topic):
-            yield image.DestinationImage(destination.name, destination.kind, destination.settings)
+            yield image.DestinationImage(destination.name, destination.kind, destination.settings, destination.owner)
     for queue in state.catalog.queues.values():
         if isinstance(queue, Subscription):
-            yield image.SubscriptionImage(queue.topic, queue.name, queue.owner)
+            yield image.SubscriptionImage(queue.topic, queue.name, *queue.terms)
         elif queue is not state.dead:
-            yield image.DestinationImage(queue.name, queue.kind, queue.settings)
+            yield image.DestinationImage(queue.name, queue.kind, queue.settings, queue.owner)
 
 
 def _backlog_head(queue: Queue) -> Part:
@@ -104,10 +122,13 @@ def _backlog_head(queue: Queue) -> Part:
     return image.BacklogImage(*queue.key, backlog.newest_entry, backlog.next_slot, history.delivered_up_to, marks)
 
 
-def _backlog_pages(backlog: Backlog) -> Iterator[Part | FullPage]:
+def _backlog_pages(backlog: Backlog) -> Iterator[Part | FullPage | FullTraits]:
     for page in backlog.pages():
         taken = FullPage(page.first_slot, page.entries, page.events, page.remaining.tobytes())
         yield taken if page.is_full else taken.image()
+        if not page.is_plain:
+            traits = FullTraits(page)
+            yield traits if page.is_full else traits.image()
 
 
 def _beside_pages(queue: Queue) -> Iterator[Part]:
@@ -120,6 +141,9 @@ def _beside_pages(queue: Queue) -> Iterator[Part]:
         yield image.ReturnsImage(runs)
     for runs in portions(backlog.history.not_before):
         yield image.NotBeforeImage(runs)
+    if backlog.sizes is not None:
+        for number, sizes in backlog.sizes.stretches():
+            yield image.SizesImage(number, sizes)
     if isinstance(queue, DeadQueue):
         yield from _deaths(queue)
 
@@ -143,10 +167,12 @@ def _session(session: Session) -> Iterator[Part]:
         yield image.SessionPartImage([], subscriptions, [])
     for producers in portions(session.producers):
         yield image.SessionPartImage([], [], producers)
+    for destinations in portions(session.destinations):
+        yield image.SessionPartImage([], [], [], destinations)
 
 
-def _producer(producer: Producer) -> Part:
-    return image.ProducerImage(
+def _producer(producer: Producer) -> Iterator[Part]:
+    yield image.ProducerImage(
         producer.identifier,
         producer.session,
         producer.is_durable,
@@ -154,18 +180,24 @@ def _producer(producer: Producer) -> Part:
         [(sequence, batch.entry, batch.events, batch.destination) for sequence, batch in sorted(producer.held.items())],
         list(producer.recent),
         producer.skipped,
+        producer.client,
     )
+    for sequence, batch in sorted(producer.held.items()):
+        for start in range(0, len(batch.heads), image.HEADS_BYTES_MAX):
+            yield image.HeldImage(sequence, batch.size, bytes(batch.heads[start : start + image.HEADS_BYTES_MAX]))
 
 
 def digest(state: State) -> str:
     """The same for states that will behave the same."""
     head = image.StateImage(0, state.epoch, state.node)
-    parts = [*_destinations(state), *map(_producer, state.producers)]
+    parts = [*_destinations(state), *chain.from_iterable(map(_producer, state.producers))]
     parts.append(image.CarriedImage(sorted(state.bodies.carried.items())))
+    parts.extend(assembly_image.parts(state))
     for session in state.sessions().values():
         receivers = sorted((receiver, *key) for receiver, key in session.receivers.items())
         parts.append(image.SessionImage(session.name, session.since))
-        parts.append(image.SessionPartImage(receivers, sorted(session.subscriptions), [session.name, *sorted(session.producers)]))
+        owned = (sorted(session.subscriptions), [session.name, *sorted(session.producers)], sorted(session.destinations))
+        parts.append(image.SessionPartImage(receivers, *owned))
     found = hashlib.sha256(image.encode(head))
     for encoded in sorted(map(image.encode, parts)):
         found.update(encoded)
@@ -184,7 +216,19 @@ def _digest_queue(queue: Queue, found: hashlib._Hash) -> None:
             real[offset] = backlog.displaced().get(page.first_slot + offset, real[offset])
         entries.update(array("Q", compress(real, page.remaining)))
         events.update(array("H", compress(page.events, page.remaining)))
+        if not page.is_plain:
+            found.update(image.encode(_uncommon(backlog, page)))
     found.update(entries.digest() + events.digest())
     found.update(image.encode(image.ReceiversImage(sorted(_receivers(queue)))))
+    found.update(image.encode(image.SelectorsImage(sorted(queue.receivers.selectors()))))
     for part in _beside_pages(queue):
         found.update(image.encode(part))
+
+
+def _uncommon(backlog: Backlog, page: Page) -> list[tuple[int, int, int, int]]:
+    """(entry, lane, delay, expiry) of each batch of a page of which something waits and that is not plain."""
+    return [
+        (backlog.entry_at(page, offset), page.lane(offset), page.delay(offset), page.expiry(offset))
+        for offset in range(max(len(page.lanes), len(page.delays), len(page.expiries)))
+        if page.remaining[offset] and (page.lane(offset) != LANE_PLAIN or page.delay(offset) or page.expiry(offset))
+    ]

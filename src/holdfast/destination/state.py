@@ -3,6 +3,7 @@
 catalog      queues and topics with their subscriptions, by name; `_DMQ` always
 sessions     whose receivers are attached where
 producers    in which order their batches are placed (rule 6)
+assemblies   what is being put together, and what became of it (rule 10)
 bodies       where the batches that are still needed lie in the channel (rule 9)
 epoch        which primary's commands count (rule 7)
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.destination import bodies as _bodies
+from holdfast.destination.assembly import Assemblies
 from holdfast.destination.backlog import Backlog
 from holdfast.destination.bodies import Bodies
 from holdfast.destination.catalog import Catalog, Destination
@@ -21,6 +23,7 @@ from holdfast.destination.effect import BacklogKey, Effect, Finished
 from holdfast.destination.producers import Producers
 from holdfast.destination.queue import Queue
 from holdfast.destination.sessions import Session
+from holdfast.errors import Detached, NoSuchPosition
 from holdfast.event import position
 
 Effects = list[Effect]
@@ -36,6 +39,7 @@ class State:
         self.bodies = Bodies()
         self.catalog = Catalog(self.bodies)
         self.producers = Producers(self.bodies)
+        self.assemblies = Assemblies(self.bodies)
         self._sessions: dict[str, Session] = {}
 
     @property
@@ -98,17 +102,35 @@ class State:
         """The original numbers of the entries whose bodies lie in first_entry .. last_entry and are needed."""
         return self.catalog.needed_between(first_entry, last_entry)
 
+    def is_pinned(self, first_entry: int, last_entry: int) -> bool:
+        """Something in first_entry .. last_entry must stay where it lies: parts of assemblies, bodies of large events."""
+        return bool(self.bodies.pinned_between(first_entry, last_entry))
+
+    def fragment(self, session: str, receiver: int, where: int, index: int) -> int:
+        """The entry of a fragment of the large event at position `where`, for a receiver that is attached where it waits."""
+        key = self.receivers_of(session).get(receiver)
+        if key is None:
+            raise Detached(f"receiver {receiver} of session '{session}' is not attached; attach it first", receiver=receiver)
+        large = self.bodies.larges.get(position.entry_of(where))
+        if large is None or not self.backlog(key).is_waiting(where):
+            raise NoSuchPosition(f"no large event at position {where} waits here; it is finished, or never was", position=where)
+        if not 0 <= index < len(large.fragments):
+            raise NoSuchPosition(
+                f"the event at position {where} has {len(large.fragments)} fragments, and no fragment {index}", position=where
+            )
+        return large.fragments[index]
+
     # --- forgetting where bodies are that nobody needs ---------------------------------------------------------------
 
     def forget_unneeded_of(self, finished: Finished) -> None:
-        if self.bodies.carried:
+        if self.bodies.knows_any:
             for first, _ in finished.ranges:
                 self.forget_if_unneeded(position.entry_of(first))
 
     def forget_if_unneeded(self, entry: int) -> None:
-        if entry in self.bodies.carried and not self.catalog.is_needed(entry):
+        if self.bodies.knows(entry) and not self.catalog.is_needed(entry):
             self.bodies.forget(entry)
 
     def forget_unneeded(self) -> None:
-        for entry in list(self.bodies.carried):
+        for entry in [*self.bodies.carried, *self.bodies.larges]:
             self.forget_if_unneeded(entry)

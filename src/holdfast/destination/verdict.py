@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.destination import command as commands
+from holdfast.destination.dead import Death
 from holdfast.destination.effect import Finished
 from holdfast.destination.queue import Queue, Taken
 from holdfast.destination.state import Effects, State
@@ -24,7 +25,7 @@ def confirm(state: State, entry: int, command: commands.Confirm, payload: memory
 def release(state: State, entry: int, command: commands.Release, payload: memoryview, effects: Effects) -> None:
     queue = state.catalog.queue(command.destination, command.subscription)
     ranges = read_ranges(command.ranges)
-    returned = queue.release(command.session, ranges, command.not_before_ms, command.is_counted, entry)
+    returned = queue.release(command.session, ranges, command.not_before_ms, command.is_counted, entry, command.at_ms)
     if returned is not None:
         effects.append(returned)
 
@@ -34,20 +35,21 @@ def reject(state: State, entry: int, command: commands.Reject, payload: memoryvi
     if queue is state.dead:
         raise Refused("events in the dead queue were given up already; confirm them to remove them, or release them")
     taken = queue.reject(command.session, read_ranges(command.ranges), entry)
-    bury(state, queue, taken, command.reason, entry, effects)
+    bury(state, queue, taken, Death(*queue.key, command.reason, 0, entry, "rejected", command.at_ms), effects)
 
 
 def dead(state: State, entry: int, command: commands.Dead, payload: memoryview, effects: Effects) -> None:
     queue = state.catalog.queues.get((command.destination, command.subscription))
     ranges = read_ranges(command.ranges)
     if queue is not None and queue is not state.dead and not state.is_outdated(command.epoch):
-        bury(state, queue, queue.take(ranges), command.reason, entry, effects)
+        death = Death(*queue.key, command.reason, 0, entry, command.code, command.at_ms)
+        bury(state, queue, queue.take(ranges), death, effects)
 
 
-def bury(state: State, queue: Queue, taken: list[Taken], reason: str, at: int, effects: Effects) -> None:
+def bury(state: State, queue: Queue, taken: list[Taken], death: Death, effects: Effects) -> None:
     if taken:
         effects.append(Finished(queue.key, Ranges.gather((run.first, run.last) for run in taken)))
-        effects.extend(state.dead.receive(taken, queue.key, reason, at))
+        effects.extend(state.dead.receive(taken, death))
 
 
 def read_ranges(data: bytes) -> Ranges:

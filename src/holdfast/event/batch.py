@@ -92,6 +92,11 @@ def count_of(data: bytes | memoryview) -> int:
     return int.from_bytes(data[2:4], "little")
 
 
+def earliest_expiry_of(data: bytes | memoryview) -> int:
+    """When the first of a batch's events expires, ms since 1970, from its fixed head alone; 0: none does."""
+    return int.from_bytes(data[24:32], "little") if data[1] & HAS_EXPIRY else 0
+
+
 def verify(data: bytes | memoryview) -> None:
     """Refuse what is not a whole, sealed batch, without looking at a single event: it must add up and carry its checksum."""
     view = memoryview(data)

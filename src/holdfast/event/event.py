@@ -37,6 +37,14 @@ _PROPERTY_TYPES = (bool, int, float, str, type(None))
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
+class LargeBody(msgspec.Struct, array_like=True, frozen=True):
+    """What is known of a body that is kept in fragments, all `fragment_bytes` long but the last."""
+
+    size: int  # in bytes
+    fragment_bytes: int
+    digest: bytes  # SHA-256
+
+
 class Head(msgspec.Struct, omit_defaults=True, kw_only=True):
     """What travels of an event apart from its body. One-letter names on the wire: heads are most of a small event."""
 
@@ -52,6 +60,7 @@ class Head(msgspec.Struct, omit_defaults=True, kw_only=True):
     correlation_id: str | None = msgspec.field(default=None, name="r")
     reply_to: str | None = msgspec.field(default=None, name="y")
     expires_at_ms: int = msgspec.field(default=0, name="x")
+    large: LargeBody | None = msgspec.field(default=None, name="l")  # then the body is empty, and lies in fragments
 
 
 _head_encoder = msgspec.msgpack.Encoder()

@@ -79,9 +79,14 @@ class Pattern:
         """Whether this is one name and no other. A regular expression never is: it may have been meant to grow."""
         return self.kind == "glob" and not _WILD.search(self.text)
 
+    @property
+    def _is_of_reserved(self) -> bool:
+        """It asks for reserved names, and for nothing else: `_a|.*` does not."""
+        return self.text.startswith("_") and "|" not in self.text
+
     def matches(self, name: str) -> bool:
         """Whether this name is meant. Names are ASCII, so nothing else is."""
-        if not name.isascii() or (name.startswith("_") and not self.text.startswith("_")):
+        if not name.isascii() or (name.startswith("_") and not self._is_of_reserved):
             return False
         return bool(self._fits(name))
 

@@ -9,13 +9,15 @@ holds no event: what is in flight is known to `delivery`, what is unreceipted to
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from holdfast.errors import Detached, ProtocolError
 
 # Questions one session may have unanswered; beside them, verdicts of each of its receivers.
 QUESTIONS_MAX = 4_096
 VERDICTS_MAX = 32
+# Parts of assemblies one session may have unreceipted: at most so many MiB wait for the disk.
+PARTS_MAX = 32
 RECEIVERS_MAX = 10_000
 PRODUCERS_MAX = 1_000
 PRODUCER_LENGTH_MAX = 255
@@ -28,15 +30,42 @@ class ReceiverPlace(NamedTuple):
     subscription: str
 
 
+class Rights(Protocol):
+    """What the user of a session may do; the rules themselves are in `access`."""
+
+    user: str
+
+    def may(self, action: str, destination: str) -> bool: ...
+
+    def may_see(self, destination: str) -> bool: ...
+
+    def may_pattern(self, action: str, pattern: Any) -> bool: ...
+
+
+def owned(id: str, user: str) -> str:
+    """The id with its owner in it, so that whoever remembers the id, also across a restart, remembers the owner."""
+    return f"{id}/{user}" if user else id
+
+
+def owner_of(id: str) -> str:
+    return id.partition("/")[2]
+
+
 class Session:
     def __init__(self, id: str, name: str, window: int) -> None:
         self.id = id
         self.name = name
+        self.rights: Rights | None = None  # everyone may do everything
+        self.denials: set[tuple[str, str]] = set()  # (action, destination) that were written to the log
         self.receivers: dict[int, ReceiverPlace] = {}
         self.producers: dict[str, bool] = {}
+        self.client = ""  # made by the client once, the same for all its sessions: whose events "not my own" means
+        self.is_introduced = False  # destinations were told of it
+        self.is_closing = False  # its end is on the way: nothing more is opened in it
         self.away_since_ms: int | None = None
         self._window = window
         self.unreceipted = 0
+        self._parts = 0
         self._unanswered = 0
 
     def open_receiver(self, number: int, place: ReceiverPlace) -> None:
@@ -77,6 +106,15 @@ class Session:
     def receipted(self) -> None:
         self.unreceipted -= 1
 
+    def part_sent(self) -> None:
+        """A part of an assembly came in; they have a window of their own, so that producers are not held up by them."""
+        if self._parts >= PARTS_MAX:
+            raise ProtocolError(f"session {self.id} has {PARTS_MAX} parts unreceipted and sends another; wait for receipts")
+        self._parts += 1
+
+    def part_receipted(self) -> None:
+        self._parts -= 1
+
     def asked(self) -> None:
         if self._unanswered >= QUESTIONS_MAX + VERDICTS_MAX * len(self.receivers):
             raise ProtocolError(
@@ -95,6 +133,7 @@ class Session:
         """It is on a new link. What was outstanding on the old one is answered to nobody, and does not count here."""
         self.away_since_ms = None
         self.unreceipted = 0
+        self._parts = 0
         self._unanswered = 0
 
     def is_overdue(self, now_ms: int, grace_ms: int) -> bool:

@@ -1,0 +1,161 @@
+"""Assemblies: what is bigger than one command, while it is being put together (rule 10).
+
+    part 1, part 2, … part n          entries of the channel like any others: held, pinned where they lie, visible to nobody
+    commit, or abandon, or the end    all of it becomes visible at one place of the channel's order, or none ever does
+    of the session
+
+A part that is a batch is what a transaction sends; a part without a destination is a fragment of a large event's body. Of a part
+twelve bytes are known, and of a batch its heads, because selectors are evaluated when it is placed, and machines read no disk.
+
+What became of a session's last assemblies is remembered, so that a commit that is said again is answered, not done, again, and
+a part that comes late revives nothing.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from holdfast.destination.bodies import Bodies
+from holdfast.destination.producers import Batch
+from holdfast.errors import Refused
+
+# Assemblies of a session whose outcome is remembered: twice as many as a session may have open (`node/assembling`), so that no
+# outcome is forgotten before its session has heard it.
+REMEMBERED_MAX = 64
+# How far a part's number may be ahead of those that are here: more than any client has unreceipted. It bounds what one command
+# with a wild number could make us set aside.
+AHEAD_MAX = 1_024
+
+
+class Outcome(NamedTuple):
+    """What became of an assembly: (events placed, events confirmed, entry of its first batch), or why it was aborted."""
+
+    value: tuple[int, int, int] = (0, 0, 0)
+    reason: str = ""
+
+
+class PartBatch(NamedTuple):
+    """A batch that waits for its commit. Of a large event, the numbers (first, last) of the parts that are its body."""
+
+    batch: Batch
+    fragments: tuple[int, int] = (0, 0)
+    fragment_bytes: int = 0
+    large_bytes: int = 0
+
+    @property
+    def is_large(self) -> bool:
+        return self.fragments != (0, 0)
+
+
+class Assembly:
+    def __init__(self, session: str, name: str) -> None:
+        self.session = session
+        self.name = name
+        self.entries = array("Q")  # where part 1, 2 … lies; 0 while it has not come
+        self.sizes = array("I")
+        self.batches: dict[int, PartBatch] = {}
+        self.bytes = 0
+        self.count = 0
+
+    def has(self, number: int) -> bool:
+        return number <= len(self.entries) and self.entries[number - 1] > 0
+
+    def add(self, number: int, entry: int, size: int) -> None:
+        missing = number - len(self.entries)
+        if missing > 0:
+            self.entries.extend([0] * missing)
+            self.sizes.extend([0] * missing)
+        self.entries[number - 1], self.sizes[number - 1] = entry, size
+        self.bytes += size
+        self.count += 1
+
+    def extend(self, entries: bytes, sizes: bytes) -> None:
+        """The next parts, as a snapshot has them."""
+        self.entries.frombytes(entries)
+        self.sizes.frombytes(sizes)
+        self.count = len(self.entries) - self.entries.count(0)
+        self.bytes = sum(self.sizes)
+
+    @property
+    def oldest(self) -> int:
+        """The least entry of its parts. Parts come in the order of the channel, whatever their numbers."""
+        return min(filter(None, self.entries))
+
+    def missing(self, parts: int) -> int:
+        """The first of parts 1 .. `parts` that has not come; 0 when all are here."""
+        if self.count >= parts and 0 not in self.entries[:parts]:
+            return 0
+        return next(number for number in range(1, parts + 1) if not self.has(number))
+
+    def in_order(self) -> list[PartBatch]:
+        return [self.batches[number] for number in sorted(self.batches)]
+
+
+class Assemblies:
+    def __init__(self, bodies: Bodies) -> None:
+        self._bodies = bodies
+        self._open: dict[tuple[str, str], Assembly] = {}
+        self._outcomes: dict[str, dict[str, Outcome]] = {}
+
+    def __iter__(self) -> Iterator[Assembly]:
+        return iter(self._open.values())
+
+    def find(self, session: str, name: str) -> Assembly | None:
+        return self._open.get((session, name))
+
+    def open_of(self, session: str) -> int:
+        """How many a session has open."""
+        return sum(1 for owner, _ in self._open if owner == session)
+
+    def outcome(self, session: str, name: str) -> Outcome | None:
+        return self._outcomes.get(session, {}).get(name)
+
+    def outcomes(self) -> dict[str, dict[str, Outcome]]:
+        """By session, oldest first."""
+        return self._outcomes
+
+    def add_part(self, session: str, name: str, number: int, entry: int, size: int, made: PartBatch | None) -> None:
+        """Hold a part; one that is here already counts once."""
+        assembly = self._open.get((session, name)) or Assembly(session, name)
+        if not 1 <= number <= len(assembly.entries) + AHEAD_MAX:
+            raise Refused(
+                f"part {number} of assembly '{name}' is not one of the next {AHEAD_MAX}; number parts from 1", number=number
+            )
+        if assembly.has(number):
+            return
+        assembly.add(number, entry, size)
+        if made is not None:
+            assembly.batches[number] = made
+            self._bodies.hold(entry)
+        if assembly.count == 1:
+            self.restore(assembly)
+
+    def restore(self, assembly: Assembly) -> None:
+        self._open[assembly.session, assembly.name] = assembly
+        self._bodies.pin((assembly.session, assembly.name), entry=assembly.oldest, entries=assembly.entries)
+
+    def decide(self, session: str, name: str, outcome: Outcome) -> None:
+        """It is committed or aborted: its parts are let go, and what became of it is remembered."""
+        self._let_go(session, name)
+        known = self._outcomes.setdefault(session, {})
+        known[name] = outcome
+        while len(known) > REMEMBERED_MAX:
+            del known[next(iter(known))]
+
+    def _let_go(self, session: str, name: str) -> None:
+        assembly = self._open.pop((session, name), None)
+        if assembly is not None:
+            self._bodies.unpin((session, name))
+            for made in assembly.batches.values():
+                self._bodies.let_go(made.batch.entry)
+
+    def end(self, session: str) -> None:
+        """The session is gone: what it had not committed will not be, and nobody asks any more."""
+        for owner, name in [key for key in self._open if key[0] == session]:
+            self._let_go(owner, name)
+        self._outcomes.pop(session, None)
+
+    def remember(self, session: str, outcomes: dict[str, Outcome]) -> None:
+        self._outcomes.setdefault(session, {}).update(outcomes)

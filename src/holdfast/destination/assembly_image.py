@@ -1,0 +1,76 @@
+"""Assemblies and large events in snapshots: made by `snapshot`, read back by `restore`.
+
+An assembly is its parts (in portions, as arrays), then its batches; large events come after all backlogs.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+
+from holdfast.destination import image
+from holdfast.destination.assembly import Assembly, Outcome, PartBatch
+from holdfast.destination.bodies import Large
+from holdfast.destination.image import Part
+from holdfast.destination.producers import Batch
+from holdfast.destination.state import State
+from holdfast.destination.traits import Traits
+
+# Parts of one assembly, or fragments of one large event, in one part of a snapshot: some 50 KiB.
+NUMBERS_MAX = 4_000
+
+
+def parts(state: State) -> Iterator[Part]:
+    for assembly in state.assemblies:
+        yield from _assembly(assembly)
+    for session, outcomes in state.assemblies.outcomes().items():
+        yield image.OutcomesImage(session, [(name, *outcome.value, outcome.reason) for name, outcome in outcomes.items()])
+    for entry, large in sorted(state.bodies.larges.items()):
+        for begin in range(0, len(large.fragments), NUMBERS_MAX):
+            fragments = large.fragments[begin : begin + NUMBERS_MAX].tobytes()
+            yield image.LargeImage(entry, large.fragment_bytes, large.large_bytes, begin, fragments)
+
+
+def _assembly(assembly: Assembly) -> Iterator[Part]:
+    for begin in range(0, len(assembly.entries), NUMBERS_MAX):
+        end = begin + NUMBERS_MAX
+        entries, sizes = assembly.entries[begin:end].tobytes(), assembly.sizes[begin:end].tobytes()
+        yield image.AssemblyImage(assembly.session, assembly.name, begin, entries, sizes)
+    for number, made in sorted(assembly.batches.items()):
+        batch = made.batch
+        yield image.PartBatchImage(
+            assembly.session, assembly.name, number, batch.entry, batch.events, batch.destination, tuple(batch.traits),
+            batch.size, bytes(batch.heads), made.fragments, made.fragment_bytes, made.large_bytes,
+        )  # fmt: skip
+
+
+def restore(state: State, part: Part) -> bool:
+    """Whether this part was one of these."""
+    match part:
+        case image.AssemblyImage():
+            assembly = state.assemblies.find(part.session, part.name) or Assembly(part.session, part.name)
+            assembly.extend(part.entries, part.sizes)
+            state.assemblies.restore(assembly)
+        case image.PartBatchImage():
+            _restore_batch(state, part)
+        case image.OutcomesImage():
+            outcomes = {
+                name: Outcome((events, confirmed, entry), reason) for name, events, confirmed, entry, reason in part.outcomes
+            }
+            state.assemblies.remember(part.session, outcomes)
+        case image.LargeImage():
+            known = state.bodies.larges.get(part.entry)
+            fragments = array("Q", known.fragments if known else ())
+            fragments.frombytes(part.fragments)
+            state.bodies.add_large(part.entry, Large(fragments, part.fragment_bytes, part.large_bytes))
+        case _:
+            return False
+    return True
+
+
+def _restore_batch(state: State, part: image.PartBatchImage) -> None:
+    assembly = state.assemblies.find(part.session, part.name)
+    assert assembly is not None, "the parts of an assembly come before its batches"
+    batch = Batch(part.entry, part.events, part.destination, Traits(*part.traits), part.size, heads=part.heads)
+    assembly.batches[part.number] = PartBatch(batch, part.fragments, part.fragment_bytes, part.large_bytes)
+    state.bodies.hold(part.entry)

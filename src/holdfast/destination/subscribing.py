@@ -1,0 +1,112 @@
+"""Subscribing and unsubscribing, to a topic or to all topics that match a pattern.
+
+    asked for                     found                                what happens
+    a subscription                none                                 made
+    the same                      the same                             nothing; a new client takes over what `no_local` means
+    another selector, no_local    without receivers                    made anew: what waited in it was chosen otherwise
+                                  with receivers                       refused
+    durable, shared, own          one of another kind                  refused
+
+Because subscribing and creating are commands of one channel, applied in one order, a topic is matched with all patterns before
+its first event is placed (rule 12).
+"""
+
+from __future__ import annotations
+
+from holdfast.destination import command as commands
+from holdfast.destination.effect import BacklogCreated
+from holdfast.destination.managing import remove
+from holdfast.destination.name import check_subscription
+from holdfast.destination.state import Effects, State
+from holdfast.destination.subscription import PatternSubscription, Subscription, Terms, key_of, pattern_of
+from holdfast.destination.topic import Topic
+from holdfast.errors import Refused, SubscriptionInUse
+from holdfast.event.pattern import Pattern
+from holdfast.event.selector import parse_optional
+
+
+def subscribe(state: State, entry: int, command: commands.Subscribe, payload: memoryview, effects: Effects) -> bool:
+    """Whether it is new."""
+    terms = _terms(command)
+    where = state.catalog.topic(command.topic) if command.match == "name" else pattern_of(command.topic, command.match)
+    if isinstance(where, Topic):
+        _check_temporary(where, command)
+    found = state.catalog.queues.get((where.name if isinstance(where, Topic) else key_of(where), command.name))
+    if isinstance(found, Subscription):
+        if _is_kept(found, terms):
+            return False
+        remove(state, found, "made anew", effects)
+        state.forget_unneeded()
+    added = make(state, where, command.name, terms)
+    effects.append(BacklogCreated(added.key))
+    if terms.owner:
+        state.introduce(terms.owner, entry).subscriptions.append(added.key)
+    return True
+
+
+def make(state: State, where: Topic | Pattern, name: str, terms: Terms) -> Subscription:
+    """A new subscription in the catalog."""
+    added = where.subscribe(name, terms) if isinstance(where, Topic) else PatternSubscription(where, name, state.bodies, terms)
+    state.catalog.add_subscription(added)
+    return added
+
+
+def _terms(command: commands.Subscribe) -> Terms:
+    is_own = not command.is_durable and not command.is_shared
+    check_subscription(command.name, is_own)
+    if is_own and not command.session:
+        raise Refused("a subscription that is neither durable nor shared belongs to a session; say which", topic=command.topic)
+    if command.is_shared and command.no_local:
+        raise Refused(
+            "a shared subscription has receivers of several clients and no own events to leave out; leave no_local out",
+            subscription=command.name,
+        )
+    selector = parse_optional(command.selector)
+    return Terms(
+        command.session if is_own else "",
+        command.is_durable,
+        command.is_shared,
+        selector.text if selector else "",
+        command.no_local,
+        command.client if command.no_local else "",
+    )
+
+
+def _check_temporary(topic: Topic, command: commands.Subscribe) -> None:
+    if topic.owner and (command.is_durable or command.is_shared):
+        raise Refused(
+            f"temporary topic '{topic.name}' goes with its client, and so do its subscriptions: leave the name out, "
+            "or use a topic that stays",
+            topic=topic.name,
+        )
+
+
+def _is_kept(found: Subscription, terms: Terms) -> bool:
+    """What is there is what is asked for. Not, when it is to be made anew; SubscriptionInUse when that cannot be."""
+    if terms[:3] != found.terms[:3]:
+        raise SubscriptionInUse(
+            f"{found.title} is there already and {found.terms.kind}; use it so, delete it first, or use another name",
+            subscription=found.name,
+        )
+    if terms.choice == found.terms.choice:
+        if not len(found.receivers):
+            found.terms = terms
+        return True
+    if len(found.receivers):
+        raise SubscriptionInUse(
+            f"{found.title} has {len(found.receivers)} receivers and another selector or no_local; close them first, "
+            "or use another name",
+            subscription=found.name,
+        )
+    return False
+
+
+def unsubscribe(state: State, entry: int, command: commands.Unsubscribe, payload: memoryview, effects: Effects) -> None:
+    """What waits in it is finished: its recipient wants no more. `topic` may be a pattern, as it stands in keys."""
+    subscription = state.catalog.subscription(command.topic, command.name)
+    if len(subscription.receivers):
+        raise SubscriptionInUse(
+            f"{subscription.title} has {len(subscription.receivers)} receivers; close them first", subscription=command.name
+        )
+    remove(state, subscription, "unsubscribed", effects)
+    state.forget_unneeded()
