@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import BadSetting
+from holdfast.destination.subscription import Match, key_of_topic
+from holdfast.errors import BadSetting, NoSuchPosition
 
 if TYPE_CHECKING:
     from holdfast.node.message_manager import MessageManager
@@ -13,15 +14,43 @@ if TYPE_CHECKING:
 
 def answer(manager: MessageManager, action: str, arguments: dict[str, Any]) -> Any:
     """A value that msgpack can hold; HoldfastError when there is nothing to say."""
-    if action == "list":
-        in_flight = _in_flight(manager)
-        return [{**described, "in_flight": in_flight[described["name"]]} for described in manager.directory.list()]
-    if action == "describe":
-        described = manager.directory.describe(_text(arguments, "name"))
-        return {**described, "in_flight": _in_flight(manager)[described["name"]]}
-    if action == "subscriptions":
-        return manager.directory.catalog.topic(_text(arguments, "topic")).describe()["subscriptions"]
-    return status(manager)
+    return QUESTIONS[action](manager, arguments)
+
+
+def _list(manager: MessageManager, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{**described, **_now(manager, described["name"])} for described in manager.directory.list()]
+
+
+def _describe(manager: MessageManager, arguments: dict[str, Any]) -> dict[str, Any]:
+    described = manager.directory.describe(_text(arguments, "name"))
+    return {**described, **_now(manager, described["name"])}
+
+
+def _now(manager: MessageManager, name: str) -> dict[str, Any]:
+    """What only the primary knows: how many events are handed out and not confirmed, and whether it is full."""
+    deliveries = manager.deliverer.deliveries
+    in_flight = sum(deliveries[queue.key].in_flight for queue in manager.directory.catalog.queues_of(name))
+    return {"in_flight": in_flight, "is_blocked": manager.flow.is_blocked(name)}
+
+
+def _subscriptions(manager: MessageManager, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+    return manager.directory.catalog.subscriptions(key_of_topic(_text(arguments, "topic"), match_of(arguments)))
+
+
+def match_of(arguments: dict[str, Any]) -> Match:
+    """How the topic is meant: by its name, or as a pattern."""
+    match = arguments.get("match", "name")
+    if match not in ("name", "glob", "regex"):
+        raise BadSetting(f"match {match!r} is not name, glob or regex; leave it out for a topic by its name", setting="match")
+    return match  # type: ignore[no-any-return]
+
+
+def _dead_cursor(manager: MessageManager, arguments: dict[str, Any]) -> int:
+    """Where a browser of the dead queue begins to find the event at a position."""
+    position = arguments.get("position")
+    if type(position) is not int or not manager.directory.dead.backlog.is_waiting(position):
+        raise NoSuchPosition(f"no dead event waits at position {position!r}; look again at those that do")
+    return manager.directory.dead.backlog.place_of(position)
 
 
 def _text(arguments: dict[str, Any], argument: str) -> str:
@@ -31,15 +60,7 @@ def _text(arguments: dict[str, Any], argument: str) -> str:
     return value
 
 
-def _in_flight(manager: MessageManager) -> Counter[str]:
-    """What only the primary knows: how many events of each destination are handed out and not confirmed."""
-    found: Counter[str] = Counter()
-    for (destination, _), delivery in manager.deliverer.deliveries.items():
-        found[destination] += delivery.in_flight
-    return found
-
-
-def status(manager: MessageManager) -> dict[str, Any]:
+def status(manager: MessageManager, arguments: dict[str, Any] | None = None) -> dict[str, Any]:
     channel = manager.channel
     pressure = channel.pressure
     return {
@@ -52,9 +73,19 @@ def status(manager: MessageManager) -> dict[str, Any]:
         "destinations": len(manager.directory.list()),
         "sessions": len(list(manager.directory.sessions())),
         "events_delivered": manager.deliverer.events_delivered,
+        "blocked": manager.flow.blocked(),
         "is_short": pressure.is_short,
         "free_bytes": pressure.free_bytes,
         "events_reserve_bytes": pressure.events_reserve_bytes,
         "upkeep_reserve_bytes": pressure.upkeep_reserve_bytes,
         "reason": pressure.reason,
     }
+
+
+QUESTIONS: dict[str, Callable[[MessageManager, dict[str, Any]], Any]] = {
+    "list": _list,
+    "describe": _describe,
+    "subscriptions": _subscriptions,
+    "dead_cursor": _dead_cursor,
+    "status": status,
+}

@@ -11,12 +11,20 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from holdfast.bus.message import CreditGranted, Delivered, ReceiverGone
-from holdfast.channel.channel import Pressure, Purpose, Receipt
+from holdfast.access.access_list import Rights
+from holdfast.access.users import User, Users
+from holdfast.bus.message import CreditGranted, Delivered, LinkCongested, ReceiverGone, Watermark
+from holdfast.channel.channel import Pressure, Receipt
 from holdfast.destination import command
-from holdfast.errors import HoldfastError, ProtocolError, TooLarge
+from holdfast.errors import HoldfastError, ProtocolError, TooLarge, Unavailable
 from holdfast.event import batch
-from holdfast.node.request import Request, check_destination, check_number
+from holdfast.node.assembling import FragmentReader, take_part
+from holdfast.node.dead_letters import DEATHS_BYTES
+from holdfast.node.login import Attempt, Outcome
+from holdfast.node.looking import browse
+from holdfast.node.permission import check_access
+from holdfast.node.request import Request, check_number
+from holdfast.node.sending import check_send
 from holdfast.session.session import Session
 from holdfast.wire import frame
 from holdfast.wire.conversation import Conversation, Role, State, choose_version, farewell
@@ -28,8 +36,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("holdfast.client_link")
 
+# Sessions of one link: far more than our own clients open.
+SESSIONS_MAX = 1_000
 # Bodies of one Deliver frame; a batch is at most 1 MiB, so that a frame of one slice always fits.
 DELIVER_BYTES = 512 << 10
+CLIENT_LENGTH_MAX = 64
 
 
 class ClientLink:
@@ -40,7 +51,14 @@ class ClientLink:
         self._sessions: dict[int, Session] = {}
         self._numbers: dict[str, int] = {}
         self._attached: set[tuple[str, int]] = set()  # receivers that have attached over this link
+        self._user: User | None = None
+        self._attempt: Attempt | None = None
+        self.rights: Rights | None = None
+        self.client = ""
+        self._held_up: set[str] = set()  # sessions that are handed nothing until the link has drained
+        self._draining: asyncio.Task[None] | None = None
         self._is_over = False
+        self._fragments = FragmentReader(manager, link)
         self._timer: asyncio.TimerHandle | None = None
         link.received = self._received
         link.lost = self._lost
@@ -64,6 +82,12 @@ class ClientLink:
         message = got.message
         if isinstance(message, frame.Send):
             self._send(got.session, self._session(got.session), message, got.body)
+        elif isinstance(message, frame.Part):
+            self._part(got.session, self._session(got.session), message, got.body)
+        elif isinstance(message, frame.Browse):
+            self._browse(got.session, self._session(got.session), message)
+        elif isinstance(message, frame.ReadFragment):
+            self._read_fragment(got.session, self._session(got.session), message)
         elif isinstance(message, frame.Credit):
             self._credit(self._session(got.session), message)
         elif isinstance(message, frame.OpenSession):
@@ -71,7 +95,7 @@ class ClientLink:
             opening = partial(self._open_session, got.session, message)
             self._manager.messages.when_primary(opening) if message.resume else opening()
         elif isinstance(message, frame.Hello):
-            self._welcome(message)
+            self._greet(message)
         elif isinstance(message, frame.Goodbye):
             self.end(None)
         elif got.session:
@@ -83,9 +107,43 @@ class ClientLink:
             raise ProtocolError(f"session {number} is not open on this link; open it first", session=number)
         return session
 
-    def _welcome(self, hello: frame.Hello) -> None:
-        settings = self._manager.settings
+    @property
+    def user_name(self) -> str:
+        """ "" where there are no users."""
+        return self._user.name if self._user is not None else ""
+
+    def _greet(self, hello: frame.Hello) -> None:
         version = choose_version(hello)
+        if len(hello.client) > CLIENT_LENGTH_MAX:
+            raise ProtocolError(f"a client's id has at most {CLIENT_LENGTH_MAX} characters, not {len(hello.client)}")
+        self.client = hello.client
+        if self._manager.login is None:
+            self._welcome(version)
+            return
+        self._attempt = Attempt(hello, self._link.peer, self._link.certificate_names, partial(self._decided, version))
+        self._manager.login.begin(self._attempt)
+
+    def _decided(self, version: int, outcome: Outcome) -> None:
+        self._attempt = None
+        if self._is_over or self._conversation.state is State.ENDED:
+            return
+        if isinstance(outcome, HoldfastError):
+            self.end(outcome)
+            return
+        assert self._manager.login is not None
+        self._user = outcome
+        self.rights = self._manager.login.users.access.of(outcome.name)
+        self._welcome(version)
+
+    def users_changed(self, users: Users) -> None:
+        """The link of a user whose password or rules are others now is made again: then everything is asked anew."""
+        if self._user is None or self.rights is None:
+            return
+        if users.by_name.get(self._user.name) != self._user or users.access.of(self._user.name).rules != self.rights.rules:
+            self.end(Unavailable(f"what {self._user.name} may do was changed; linking again"))
+
+    def _welcome(self, version: int) -> None:
+        settings = self._manager.settings
         self._say(0, frame.Welcome(version, settings.name, frame.FRAME_BYTES_MAX, settings.heartbeat_ms, settings.window))
 
     def _open_session(self, number: int, message: frame.OpenSession) -> None:
@@ -94,10 +152,14 @@ class ClientLink:
         if number in self._sessions:
             self.end(ProtocolError(f"session number {number} is taken on this link; count up from 1", session=number))
             return
+        if len(self._sessions) >= SESSIONS_MAX:
+            self.end(ProtocolError(f"a link carries at most {SESSIONS_MAX} sessions; close some, or use another link"))
+            return
         session, first_id, is_resumed = self._manager.open_session(message.name, message.resume, self)
         self._sessions[number] = session
         self._numbers[session.id] = number
         self._say(number, frame.SessionOpened(message.token, session.id, first_id.to_bytes(16, "big"), is_resumed))
+        self._manager.sending.tell_again(session.id)
         pressure = self._manager.channel.pressure
         if pressure.is_short:
             self.tell_pressure(pressure)
@@ -110,35 +172,75 @@ class ClientLink:
         check_number(made.sequence)
         session.sent()
         try:
+            if session.rights is not None:
+                check_access(session, "send", made.destination)
             batch.verify(payload)
-            check_destination(self._manager, made.destination, message.kind)
+            check_send(self._manager, made.destination, message.kind)
+            if self._manager.sending.is_watching:
+                self._manager.sending.check(session, made)
         except HoldfastError as problem:
             session.receipted()
             self._say(number, frame.Failed.of(message.token, problem))
             return
-        future = self._manager.channel.append(body, Purpose.EVENTS)
-        future.add_done_callback(lambda done: self._receipted(number, session, message.token, done))
+        self._manager.turns.submit(session.id, body, partial(self._receipted, number, session, message.token))
 
-    def _receipted(self, number: int, session: Session, token: int, done: asyncio.Future[Receipt]) -> None:
-        problem = asyncio.CancelledError() if done.cancelled() else done.exception()
+    def _receipted(self, number: int, session: Session, token: int, outcome: Receipt | HoldfastError) -> None:
         if self._is_over or self._sessions.get(number) is not session:
             return
         session.receipted()
-        if problem is None:
-            receipt = done.result()
-            self._say(number, frame.Receipted(token, receipt.entry, receipt.copies, receipt.is_synced))
-            if not session.unreceipted:
-                self._link.flush()  # nothing else will come to travel with it
-        elif isinstance(problem, HoldfastError):
-            self._say(number, frame.Failed.of(token, problem))
-        else:
-            self.end(HoldfastError(f"the server failed on a batch: {problem!r}; send it again over a new link"))
+        if isinstance(outcome, HoldfastError):
+            self._say(number, frame.Failed.of(token, outcome))
+            return
+        receipted = frame.Receipted(token, outcome.entry, outcome.copies, outcome.is_synced)
+        if session.unreceipted:
+            self._say(number, receipted)
+        else:  # nothing else will come to travel with it
+            self._say_now(number, receipted)
+
+    def _part(self, number: int, session: Session, message: frame.Part, body: frame.Buffer) -> None:
+        session.part_sent()
+
+        def told(outcome: Receipt | HoldfastError) -> None:
+            if self._is_over or self._sessions.get(number) is not session:
+                return
+            session.part_receipted()
+            if isinstance(outcome, HoldfastError):
+                self._say(number, frame.Failed.of(message.token, outcome))
+            else:
+                self._say(number, frame.Receipted(message.token, outcome.entry, outcome.copies, outcome.is_synced))
+
+        take_part(self._manager, session, message, body, told)
+
+    def _read_fragment(self, number: int, session: Session, message: frame.ReadFragment) -> None:
+        session.asked()
+
+        def reply(told: frame.Message, body: frame.Buffer) -> None:
+            if not self._is_over and self._sessions.get(number) is session:
+                session.answered()
+                self._say(number, told, body)
+
+        self._fragments.ask(session, message, reply)
 
     def _credit(self, session: Session, message: frame.Credit) -> None:
         if message.events < 0 or message.bytes < 0:
             raise ProtocolError("credit is granted, never taken back; close the receiver instead")
         if message.receiver in session.receivers:
             self._manager.tell_messages(CreditGranted(session.id, message.receiver, message.events, message.bytes))
+
+    def _browse(self, number: int, session: Session, message: frame.Browse) -> None:
+        session.asked()
+
+        def reply(told: frame.Message, body: frame.Buffer = b"") -> None:
+            if not self._is_over and self._sessions.get(number) is session:
+                session.answered()
+                self._say(number, told, body)
+
+        try:
+            browse(self._manager, session, message, reply)
+        except ProtocolError:
+            raise
+        except HoldfastError as problem:
+            reply(frame.Failed.of(message.token, problem))
 
     def _ask(self, number: int, session: Session, message: Any) -> None:
         """A frame with a token: answered exactly once."""
@@ -176,8 +278,18 @@ class ClientLink:
         if self._conversation.state is not State.ENDED:
             self._conversation.say(session, message)
             self._link.send(Frame(session, message, body))
-            if self._link.bytes_waiting > self._manager.settings.link_bytes_max and not isinstance(message, frame.Goodbye):
-                self.end(ProtocolError("this client does not read what it asked for; its link is given up, its events are kept"))
+            self._check_reading(message)
+
+    def _say_now(self, session: int, message: frame.Message, body: frame.Buffer = b"") -> None:
+        """Say what does not wait for company."""
+        if self._conversation.state is not State.ENDED:
+            self._conversation.say(session, message)
+            self._link.send_now(Frame(session, message, body))
+            self._check_reading(message)
+
+    def _check_reading(self, message: frame.Message) -> None:
+        if self._link.bytes_waiting > self._manager.settings.link_bytes_max and not isinstance(message, frame.Goodbye):
+            self.end(ProtocolError("this client does not read what it asked for; its link is given up, its events are kept"))
 
     def deliver(self, message: Delivered) -> None:
         number = self._numbers.get(message.session)
@@ -185,18 +297,39 @@ class ClientLink:
             return  # from before a lost link: the receiver did not say that it holds this, so it comes again
         begin, total = 0, 0
         for index, each in enumerate(message.slices):
-            if total and total + len(each.batch) > DELIVER_BYTES:
+            size = len(each.batch) + (DEATHS_BYTES if each.deaths else 0)
+            if total and total + size > DELIVER_BYTES:
                 self._deliver(number, message, begin, index)
                 begin, total = index, 0
-            total += len(each.batch)
+            total += size
         self._deliver(number, message, begin, len(message.slices))
-        self._link.flush()  # a handout is all there is for now: it does not wait for company
+        if self._link.is_congested:
+            self._hold_up(message.session)
+
+    def _hold_up(self, session: str) -> None:
+        """The client reads more slowly than it is sent to: nothing more is handed out to its sessions until the link has drained.
+        The receipts and answers of others are not held up, nor is the link given up."""
+        self._manager.tell_messages(LinkCongested(session, True))
+        if not self._held_up:
+            self._draining = asyncio.create_task(self._go_on_when_drained())
+        self._held_up.add(session)
+
+    async def _go_on_when_drained(self) -> None:
+        await self._link.drained()
+        held_up, self._held_up = self._held_up, set()
+        for session in sorted(held_up):
+            self._manager.tell_messages(LinkCongested(session, False))
 
     def _deliver(self, number: int, message: Delivered, begin: int, end: int) -> None:
         chosen = message.slices[begin:end]
-        slices = [frame.Slice(each.first, each.events, each.deliveries, each.is_adjoining, len(each.batch)) for each in chosen]
+        slices = [
+            frame.Slice(
+                each.first, each.events, each.deliveries, each.is_adjoining, len(each.batch), each.destination, each.deaths
+            )
+            for each in chosen
+        ]
         body = chosen[0].batch if len(chosen) == 1 else b"".join(each.batch for each in chosen)
-        self._say(number, frame.Deliver(message.receiver, slices), body)
+        self._say_now(number, frame.Deliver(message.receiver, slices), body)  # a handout is all there is for now
 
     def receiver_gone(self, message: ReceiverGone) -> None:
         number = self._numbers.get(message.session)
@@ -204,6 +337,11 @@ class ClientLink:
         if number is not None:
             self._sessions[number].receivers.pop(message.receiver, None)
             self._say(number, frame.ReceiverClosed(message.receiver, message.code, message.sentence))
+
+    def tell_watermark(self, session: str, level: Watermark) -> None:
+        number = self._numbers.get(session)
+        if number is not None:
+            self._say(number, frame.DestinationPressure(level.destination, level.is_blocked, level.reason))
 
     def tell_pressure(self, pressure: Pressure) -> None:
         if self._conversation.state is State.OPEN:
@@ -236,6 +374,9 @@ class ClientLink:
 
     def _lost(self, problem: Exception | None) -> None:
         self._is_over = True
+        self._fragments.stop()
+        if self._attempt is not None:
+            self._attempt.is_void = True
         if self._timer is not None:
             self._timer.cancel()
         self._manager.link_lost(self, list(self._sessions.values()))

@@ -16,8 +16,9 @@ import logging
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
+from holdfast.access.users import Users
 from holdfast.bus.bus import Bus
-from holdfast.bus.message import Delivered, LinkDown, Question, ReceiverGone, Reply, SessionGone
+from holdfast.bus.message import Delivered, LinkDown, Question, ReceiverGone, Reply, SessionGone, Watermark, WatermarksAsked
 from holdfast.channel.channel import Channel, Pressure, Purpose, Receipt
 from holdfast.destination import command
 from holdfast.errors import HoldfastError
@@ -25,9 +26,12 @@ from holdfast.event import identifier
 from holdfast.node.client_link import ClientLink
 from holdfast.node.clock import Clock
 from holdfast.node.identity import Identity
+from holdfast.node.login import Login
 from holdfast.node.message_manager import MessageManager, subject_of
+from holdfast.node.sending import Sending
 from holdfast.node.settings import NodeSettings
-from holdfast.session.session import ReceiverPlace, Session
+from holdfast.node.turns import Turns
+from holdfast.session.session import ReceiverPlace, Session, owned, owner_of
 from holdfast.wire.link import Link
 
 log = logging.getLogger("holdfast.client_manager")
@@ -53,6 +57,7 @@ class ClientManager:
         self.channel = channel
         self.messages = messages
         self.bus = bus
+        self.login: Login | None = None  # without users, whoever connects is welcome
         # The subject is new at every start, so that an answer meant for a former life reaches nobody.
         self.subject = f"client_manager.{identifier.to_text(identity.take())}"
         self.sessions: dict[str, Session] = {}
@@ -67,6 +72,9 @@ class ClientManager:
         self._waiting: dict[int, Waiting] = {}
         self._stop_listening = bus.listen(self.subject, self._hear)
         self._timer = clock.call_later(settings.session_grace_ms // _LOOKS_PER_GRACE, self._look_for_overdue)
+        self.turns = Turns(channel)
+        self.sending = Sending(bus, self._tell_watermark)
+        self.tell_messages(WatermarksAsked(self.subject))
         channel.watch_pressure(self._tell_pressure)
 
     # --- links and sessions ------------------------------------------------------------------------------------------
@@ -80,13 +88,19 @@ class ClientManager:
         return len(self._open)
 
     def open_session(self, name: str, resume: str, link: ClientLink) -> tuple[Session, int, bool]:
-        """A new session, or the one to be resumed if it is still known: (session, first id for its events, is resumed)."""
-        known = self.sessions.get(resume) or self._remembered(resume, name)
+        """A new session, or the one to be resumed if it is still known: (session, first id for its events, is resumed).
+
+        The session of another user is not known: to have learned its id does not help.
+        """
+        known = (self.sessions.get(resume) or self._remembered(resume, name)) if owner_of(resume) == link.user_name else None
         first_id = self._identity.take_start()
-        session = known or Session(identifier.to_text(first_id), name, self.settings.window)
+        session = known or Session(owned(identifier.to_text(first_id), link.user_name), name, self.settings.window)
+        session.rights = link.rights
+        session.client = link.client
         former = self.links.get(session.id)
         if former is not None:
             former.drop_session(session.id)
+            self.turns.drop(session.id)
             self.tell_messages(LinkDown(session.id))
         session.came_back()
         self.sessions[session.id] = session
@@ -96,15 +110,22 @@ class ClientManager:
     def _remembered(self, id: str, name: str) -> Session | None:
         """A session from before a restart: the channel remembers it, unless it is being given up."""
         found = self.messages.directory.sessions().get(id)
-        if found is None or id in self._given_up:
+        if found is None or id in self._given_up or id.startswith("_"):  # the node's own is nobody else's
             return None
         session = Session(id, name, self.settings.window)
         session.receivers = {number: ReceiverPlace(*key) for number, key in found.receivers.items()}
         session.producers = dict.fromkeys(found.producers, False)
         return session
 
-    def new_producer(self) -> str:
-        return identifier.to_text(self._identity.take())
+    def new_producer(self, user: str) -> str:
+        return owned(identifier.to_text(self._identity.take()), user)
+
+    def use_users(self, users: Users) -> None:
+        """Ask these from now on; links whose user or rules have changed begin anew."""
+        assert self.login is not None
+        self.login.users = users
+        for link in list(self._open):
+            link.users_changed(users)
 
     def link_lost(self, link: ClientLink, sessions: list[Session]) -> None:
         self._open.discard(link)
@@ -112,10 +133,12 @@ class ClientManager:
             if self.links.get(session.id) is link:
                 del self.links[session.id]
                 session.went_away(self.clock.now_ms())
+                self.turns.drop(session.id)
                 self.tell_messages(LinkDown(session.id))
 
     def forget_session(self, session: Session) -> None:
         self.sessions.pop(session.id, None)
+        self.sending.forget(session.id)
         link = self.links.pop(session.id, None)
         if link is not None:
             link.drop_session(session.id)
@@ -132,7 +155,7 @@ class ClientManager:
     def give_up_unclaimed(self) -> None:
         """Sessions of a former life that did not resume are given up on."""
         for session in self.messages.directory.sessions():
-            if session not in self.sessions and session not in self._given_up:
+            if session not in self.sessions and session not in self._given_up and not session.startswith("_"):
                 self._give_up(session)
 
     def _give_up(self, session: str) -> None:
@@ -210,6 +233,13 @@ class ClientManager:
             link = self.links.get(message.session)
             if link is not None:
                 link.receiver_gone(message)
+        elif isinstance(message, Watermark):
+            self.sending.hear(message)
+
+    def _tell_watermark(self, session: str, level: Watermark) -> None:
+        link = self.links.get(session)
+        if link is not None:
+            link.tell_watermark(session, level)
 
     def _tell_pressure(self, pressure: Pressure) -> None:
         for link in self._open:
@@ -219,5 +249,8 @@ class ClientManager:
         """Say goodbye to every client; their sessions can be resumed."""
         self._timer.cancel()
         self._stop_listening()
+        self.sending.stop()
+        if self.login is not None:
+            self.login.close()
         for link in list(self._open):
             link.end(None)

@@ -2,7 +2,8 @@
 
     effects, credit ──▶ delivery (machine) ──handout──▶ fetch from the channel ──▶ bus ──▶ client manager
 
-One small task a backlog, alive only while there is something to hand out, so that a backlog that waits for the disk holds up no
+What is in memory is handed out at once, within `wake`, a little of it; for more, and for what must be read from disk, there is
+one small task a backlog, alive only while there is something to hand out, so that a backlog that waits for the disk holds up no
 other. Memory: what one task has fetched and not yet published is bounded by FETCH_BYTES and one batch; what is published and
 not yet taken, by the credit of its receiver.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from holdfast.bus.bus import Bus
 from holdfast.bus.message import Delivered, DeliveredSlice
@@ -19,22 +20,24 @@ from holdfast.channel.channel import Channel, Purpose, Receipt
 from holdfast.destination import command, effect
 from holdfast.destination.delivery import Delivery, Handout, HandoutSlice
 from holdfast.destination.directory import Directory
-from holdfast.errors import BatchDamaged, Closed, Damaged, HoldfastError, NoSuchPosition, OutcomeUnknown, Unavailable
-from holdfast.event import position
-from holdfast.event.batch import slice_of
+from holdfast.errors import Closed, Damaged, HoldfastError, NoSuchPosition, OutcomeUnknown, Unavailable
 from holdfast.event.position import Ranges
 from holdfast.node.clock import Clock
+from holdfast.node.expirer import Expirer
+from holdfast.node.heads import Heads
+from holdfast.node.scanner import Scanner
 from holdfast.node.settings import NodeSettings
+from holdfast.node.slicing import Slicing, Unfit
 
 log = logging.getLogger("holdfast.deliverer")
 
 Holder = tuple[str, int]
 BacklogKey = effect.BacklogKey
 
-# Bytes fetched for one publication: large enough to make a round trip worth it, small enough to be fair and to fit a frame.
-FETCH_BYTES = 512 << 10
-FETCH_COUNT_MAX = 1_000
 EVENTS_MAX = 1_000
+# Handed out within one `wake`, over all backlogs: beyond it tasks take turns, so that a flood leaves others theirs.
+HANDOUTS_AT_ONCE = 16
+EVENTS_AT_ONCE = 64
 # What finds no room, or cannot be read, is tried again after this.
 AGAIN_MS = 1_000
 
@@ -59,6 +62,10 @@ class Deliverer:
         self._working: dict[BacklogKey, asyncio.Task[None]] = {}
         self._awaited: dict[BacklogKey, set[Holder]] = {}
         self._timers: dict[BacklogKey, tuple[int, asyncio.TimerHandle]] = {}
+        heads = Heads(directory, channel)
+        self._slicing = Slicing(directory, channel, clock)
+        self._scanner = Scanner(heads, clock, self._ring)
+        self._expirer = Expirer(directory, heads, clock, self._bury)
 
     # --- becoming primary --------------------------------------------------------------------------------------------
 
@@ -100,7 +107,15 @@ class Deliverer:
 
     def _create(self, key: BacklogKey) -> None:
         queue = self._directory.queue(key)
-        self.deliveries[key] = Delivery(queue.backlog, queue.settings.redelivery_limit)
+        self.deliveries[key] = delivery = Delivery(queue.backlog, queue.settings.redelivery_limit)
+        self._expirer.begin(key, delivery)
+
+    def _configure(self, name: str) -> None:
+        """The settings of a destination are others now: a running delivery takes them."""
+        for key, delivery in self.deliveries.items():
+            if key[0] == name:
+                delivery.configure(self._directory.queue(key).settings.redelivery_limit)
+                self._due[key] = None
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
@@ -109,6 +124,8 @@ class Deliverer:
         delivery = self.deliveries.get(each.backlog)
         if delivery is not None:
             delivery.placed(each.first, each.events)
+            if delivery.has_expiries:
+                self._expirer.placed(each.backlog, each.first, delivery)
             self._due[each.backlog] = None
 
     def act(self, each: effect.Effect) -> None:
@@ -116,7 +133,10 @@ class Deliverer:
         if isinstance(each, effect.BacklogCreated):
             self._create(each.backlog)
             return
-        if isinstance(each, effect.Answer | effect.Claimed | effect.Configured):
+        if isinstance(each, effect.Configured):
+            self._configure(each.name)
+            return
+        if isinstance(each, effect.Answer | effect.Claimed):
             return
         delivery = self.deliveries.get(each.backlog)
         if delivery is None:
@@ -131,6 +151,7 @@ class Deliverer:
             self._detach((each.session, each.receiver), each.backlog)
         elif isinstance(each, effect.BacklogDeleted):
             del self.deliveries[each.backlog]
+            self._expirer.forget(each.backlog)
             return
         self._due[each.backlog] = None
 
@@ -142,7 +163,8 @@ class Deliverer:
     def _attach(self, holder: Holder, key: BacklogKey) -> None:
         self._places[holder] = key
         self._attachments[holder] = self._attachments.get(holder, 0) + 1
-        self.deliveries[key].attach(holder, self._held.pop(holder, Ranges()))
+        selector = self._directory.queue(key).receivers.selector_of(holder)
+        self.deliveries[key].attach(holder, self._held.pop(holder, Ranges()), selector)
         awaited = self._awaited.get(key)
         if awaited is not None:
             awaited.discard(holder)
@@ -173,18 +195,52 @@ class Deliverer:
             if holder[0] == session and key in self.deliveries:
                 self.deliveries[key].revoke(holder)
 
+    def congested(self, session: str, is_congested: bool) -> None:
+        """Its link takes no more, or does again: until then it is passed over, whatever credit it has (B12)."""
+        for holder, key in self._places.items():
+            if holder[0] == session and key in self.deliveries:
+                self.deliveries[key].pass_over(holder, is_congested)
+                self._due[key] = None
+        if not is_congested:
+            self.wake()
+
     # --- handing out -------------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Start a task for every backlog that may have something to hand out and is not at it already."""
+        """Hand out what every backlog has, or start a task for it, unless one is at it already."""
+        left = HANDOUTS_AT_ONCE
         for key in [key for key in self._due if key not in self._working and not self._awaited.get(key)]:
             del self._due[key]
-            if key in self.deliveries and self.deliveries[key].is_ready(self._clock.now_ms()):
-                task = asyncio.create_task(self._work(key))
-                self._working[key] = task
-                task.add_done_callback(lambda _, key=key: self._worked(key))  # type: ignore[misc]
-            else:
+            delivery = self.deliveries.get(key)
+            if delivery is not None and delivery.has_views:
+                self._scanner.look(key, delivery)
+            if delivery is None or not delivery.is_ready(self._clock.now_ms()):
                 self._set_timer(key)
+            elif left == 0:
+                self._begin_work(key)
+            else:
+                left -= 1
+                self._hand_out_at_once(key, delivery)
+
+    def _hand_out_at_once(self, key: BacklogKey, delivery: Delivery) -> None:
+        """One handout within this call, if it is in memory; a task for it if it is not, and for what there is beside it."""
+        handout = delivery.next(self._clock.now_ms(), min(EVENTS_AT_ONCE, self._share(key, delivery)))
+        if handout is not None:
+            ready = self._slicing.recent(key, handout.slices)
+            if ready is None:
+                self._begin_work(key, handout)
+                return
+            self._charge(delivery, handout.holder, ready)
+            self._bus.hand_over(self.route(handout.holder), Delivered(*handout.holder, ready))
+        if delivery.is_ready(self._clock.now_ms()):
+            self._begin_work(key)
+        else:
+            self._set_timer(key)
+
+    def _begin_work(self, key: BacklogKey, first: Handout | None = None) -> None:
+        task = asyncio.create_task(self._work(key, first))
+        self._working[key] = task
+        task.add_done_callback(lambda _: self._worked(key))
 
     def _worked(self, key: BacklogKey) -> None:
         del self._working[key]
@@ -192,16 +248,18 @@ class Deliverer:
         if key in self._due:
             self.wake()
 
-    async def _work(self, key: BacklogKey) -> None:
+    async def _work(self, key: BacklogKey, handout: Handout | None) -> None:
+        """Hand out this, and then what else there is."""
         delivery = self.deliveries[key]
         try:
             while self.deliveries.get(key) is delivery:
-                handout = delivery.next(self._clock.now_ms(), self._share(key, delivery))
+                handout = handout or delivery.next(self._clock.now_ms(), self._share(key, delivery))
                 if handout is None:
                     break
                 await self._hand_over(key, delivery, handout)
+                handout = None
                 await asyncio.sleep(0)  # a turn for everyone else
-            await self._bury(key, delivery.take_exhausted(), "redelivered too often")
+            await self._bury(key, delivery.take_exhausted(), "redelivered too often", "redelivered")
         except Closed:
             pass
         except HoldfastError as problem:
@@ -218,23 +276,31 @@ class Deliverer:
         """
         holder, slices = handout
         attachment = self._attachments.get(holder)
-        begin = 0
+        begin, is_whole = 0, True
         while begin < len(slices):
             if begin and not delivery.has_credit(holder):
                 delivery.give_back(holder, slices[begin:])
                 return
             try:
-                begin, ready = await self._fetch(key, slices, begin)
+                begin, ready, unfit, is_whole = await self._slicing.fetch(key, slices, begin, is_whole)
             except (OutcomeUnknown, Unavailable, Damaged, NoSuchPosition) as problem:
                 log.critical("some events of %s cannot be read, and are tried again: %s", key, problem)
                 self._read_later(delivery, holder, slices[begin:])
                 return
             if self._attachments.get(holder) != attachment:
                 return
+            for each in unfit:
+                delivery.withdraw(holder, each.ranges)
             if ready:
                 self._bus.publish(self.route(holder), Delivered(*holder, ready))
-                self.events_delivered += sum(each.events for each in ready)
-                delivery.charge(holder, sum(len(each.batch) for each in ready))
+                self._charge(delivery, holder, ready)
+            await self._bury_unfit(key, unfit)
+            if begin < len(slices):
+                await asyncio.sleep(0)  # what is in memory is fetched without a pause: others have their turn between two pieces
+
+    def _charge(self, delivery: Delivery, holder: Holder, ready: Sequence[DeliveredSlice]) -> None:
+        self.events_delivered += sum(each.events for each in ready)
+        delivery.charge(holder, sum(len(each.batch) for each in ready))
 
     def _read_later(self, delivery: Delivery, holder: Holder, slices: Sequence[HandoutSlice]) -> None:
         """What cannot be read now stays unfinished, and nobody's; the rest goes on."""
@@ -242,36 +308,15 @@ class Deliverer:
         ranges = Ranges.gather((each.first, each.first + each.events - 1) for each in slices)
         delivery.returned(ranges, self._clock.now_ms() + AGAIN_MS)
 
-    async def _fetch(self, key: BacklogKey, slices: Sequence[HandoutSlice], begin: int) -> tuple[int, list[DeliveredSlice]]:
-        """Slices from `begin` on with their bytes, until FETCH_BYTES are reached; and where it stopped."""
-        wanted = slices[begin : begin + FETCH_COUNT_MAX]
-        entries = [position.entry_of(each.first) for each in wanted]
-        places = [self._directory.locate(entry) for entry in entries]
-        try:
-            commands = await self._channel.fetch(places, FETCH_BYTES)
-        except NoSuchPosition:
-            if places == [self._directory.locate(entry) for entry in entries]:
-                raise
-            return begin, []  # carried forward meanwhile (rule 9): look again
-        ready: list[DeliveredSlice] = []
-        is_whole = True
-        for each, entry, found in zip(wanted, entries, commands, strict=False):
-            try:
-                data = slice_of(self._directory.batch_in(found, entry), position.index_of(each.first), each.events)
-            except (BatchDamaged, IndexError) as problem:
-                ranges = Ranges.of((each.first, each.first + each.events - 1))
-                await self._bury(key, ranges, f"the batch cannot be read: {problem}")
-                is_whole = False
-                continue
-            ready.append(DeliveredSlice(each.first, each.events, each.deliveries, each.is_adjoining and is_whole, data))
-            is_whole = True
-        return begin + len(commands), ready
+    async def _bury_unfit(self, key: BacklogKey, unfit: Iterable[Unfit]) -> None:
+        for ranges, reason, code in unfit:
+            await self._bury(key, ranges, reason, code)
 
-    async def _bury(self, key: BacklogKey, ranges: Ranges, reason: str) -> None:
+    async def _bury(self, key: BacklogKey, ranges: Ranges, reason: str, code: str) -> None:
         if not ranges:
             return
         for part in ranges.portions(command.RANGES_MAX):
-            dead = command.Dead(self.epoch, key[0], key[1], part.to_bytes(), reason)
+            dead = command.Dead(self.epoch, *key, part.to_bytes(), reason, code, self._clock.now_ms())
             try:
                 await self._channel.append(command.encode(dead), Purpose.UPKEEP)
             except (Unavailable, OutcomeUnknown) as problem:
@@ -286,7 +331,7 @@ class Deliverer:
         for holder, key in self._places.items():
             if holder[0] == session and key in self.deliveries:
                 for held in self.deliveries[key].held(holder).portions(command.RANGES_MAX):
-                    self._issue(command.Release(*key, session, held.to_bytes()))
+                    self._issue(command.Release(*key, session, held.to_bytes(), at_ms=self._clock.now_ms()))
         detaching = self._issue(command.Detach(session, at_ms=self._clock.now_ms(), epoch=self.epoch))
         detaching.add_done_callback(lambda done: self._given_up(session, done))
 
@@ -323,6 +368,8 @@ class Deliverer:
     async def stop(self) -> None:
         for _, timer in self._timers.values():
             timer.cancel()
+        await self._scanner.stop()
+        await self._expirer.stop()
         tasks = list(self._working.values())
         for task in tasks:
             task.cancel()

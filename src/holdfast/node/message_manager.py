@@ -19,14 +19,28 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from holdfast.bus.bus import Bus
-from holdfast.bus.message import CreditGranted, Holding, LinkDown, Question, ReceiverGone, Reply, SessionGone
+from holdfast.bus.message import (
+    AdministrationAsked,
+    BrowseAsked,
+    CreditGranted,
+    Holding,
+    LinkCongested,
+    LinkDown,
+    Question,
+    ReceiverGone,
+    Reply,
+    SessionGone,
+    WatermarksAsked,
+)
 from holdfast.channel.channel import Channel, Entry, Purpose
 from holdfast.destination import command, effect
 from holdfast.destination.directory import Directory
 from holdfast.errors import Closed, Damaged, HoldfastError, OutcomeUnknown, Refused, Unavailable
 from holdfast.node import administration
+from holdfast.node.browsing import Browsing
 from holdfast.node.clock import Clock
 from holdfast.node.deliverer import Deliverer
+from holdfast.node.flow import Flow
 from holdfast.node.settings import NodeSettings
 from holdfast.node.start_order import StartOrder
 from holdfast.node.upkeep import Upkeep
@@ -52,11 +66,17 @@ class MessageManager:
         self.applied = 0
         self.is_primary = False
         self.failure: HoldfastError | None = None
+        # Whoever wants to know: that something was sent to `_ADMIN`, that a backlog came or went.
+        self.administration_asked: Callable[[], None] = lambda: None
+        self.backlogs_changed: Callable[[], None] = lambda: None
         self._bus = bus
         self._clock = clock
         self._settings = settings
         self._deliverer: Deliverer | None = None
         self._upkeep: Upkeep | None = None
+        self._browsing: Browsing | None = None
+        self._browsers: set[asyncio.Task[None]] = set()
+        self._flow = Flow(self.directory, bus)
         self._tail = 0
         self._snapshot_at = 0
         self._awaiting: list[tuple[int, asyncio.Future[None]]] = []
@@ -82,8 +102,10 @@ class MessageManager:
         self._tail = self.channel.durable
         if self.applied >= self._tail:
             self._reach_tail()
+        self._flow = Flow(self.directory, self._bus)
         self._deliverer = Deliverer(self.directory, self.channel, self._bus, self._clock, self._settings)
         self._upkeep = Upkeep(self.directory, self.channel, self._clock, self._settings, self.until_applied)
+        self._browsing = Browsing(self.directory, self.channel)
         self._stop_listening = self._bus.listen(subject_of(self.name), self._hear)
         self._following = asyncio.create_task(self._follow(before_claim), name=f"{self.name} follows its channel")
 
@@ -106,6 +128,9 @@ class MessageManager:
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
+        for browser in self._browsers:
+            browser.cancel()
+        await asyncio.gather(*self._browsers, return_exceptions=True)
         if self._deliverer is not None:
             await self._deliverer.stop()
         if self._upkeep is not None:
@@ -174,6 +199,8 @@ class MessageManager:
         if type(each) is effect.Placed:  # most effects by far
             if self.is_primary:
                 self.deliverer.placed(each)
+                if self._flow.is_watching:
+                    self._flow.touched(each.backlog[0])
             return
         if isinstance(each, effect.Answer):
             if each.origin:
@@ -191,6 +218,17 @@ class MessageManager:
             if isinstance(each, effect.DetachedReceiver) and each.reason:
                 self._tell_detached(each)
             self._deliverer.act(each)
+            self._note_flow(each)
+
+    def _note_flow(self, each: effect.Effect) -> None:
+        if isinstance(each, effect.Finished):
+            if self._flow.is_watching:
+                self._flow.touched(each.backlog[0])
+        elif isinstance(each, effect.BacklogCreated | effect.BacklogDeleted):
+            self._flow.configured(each.backlog[0])
+            self.backlogs_changed()
+        elif isinstance(each, effect.Configured):
+            self._flow.configured(each.name)
 
     def _tell_detached(self, gone: effect.DetachedReceiver) -> None:
         assert self._deliverer is not None
@@ -203,6 +241,7 @@ class MessageManager:
         if claimed.node != self.name or self.applied <= self._tail:
             return  # an earlier life's claim, or another's
         self.is_primary = True
+        self._flow.begin()
         self._deliverer.begin(claimed.epoch, self._start_order.early())
         self._upkeep.begin(claimed.epoch, self._snapshot_at)
         self._claimed.set()
@@ -214,6 +253,7 @@ class MessageManager:
         assert self._deliverer is not None and self._upkeep is not None
         self._deliverer.wake()
         self._upkeep.look()
+        self._flow.look()
 
     async def until_applied(self, entry: int) -> None:
         """Return when this entry is applied."""
@@ -246,8 +286,16 @@ class MessageManager:
             self._deliverer.pause(message.session)
         elif isinstance(message, SessionGone):
             self.when_primary(partial(self._deliverer.give_up, message.session))
+        elif isinstance(message, AdministrationAsked):
+            self.when_primary(self.administration_asked)
+        elif isinstance(message, WatermarksAsked):
+            self.when_primary(partial(self._flow.tell, message.client_manager))
+        elif isinstance(message, LinkCongested):
+            self.when_primary(partial(self._deliverer.congested, message.session, message.is_congested))
         elif isinstance(message, Question):
             self.when_primary(partial(self._answer, message))
+        elif isinstance(message, BrowseAsked):
+            self.when_primary(partial(self._browse, message))
 
     def _answer(self, question: Question) -> None:
         try:
@@ -255,6 +303,23 @@ class MessageManager:
             self._bus.publish(question.client_manager, Reply(question.token, value, None))
         except HoldfastError as problem:
             self._bus.publish(question.client_manager, Reply(question.token, None, problem))
+
+    @property
+    def flow(self) -> Flow:
+        return self._flow
+
+    def _browse(self, asked: BrowseAsked) -> None:
+        task = asyncio.create_task(self._show(asked))
+        self._browsers.add(task)
+        task.add_done_callback(self._browsers.discard)
+
+    async def _show(self, asked: BrowseAsked) -> None:
+        assert self._browsing is not None
+        try:
+            page = await self._browsing.page(asked)
+            self._bus.publish(asked.client_manager, Reply(asked.token, page, None))
+        except HoldfastError as problem:
+            self._bus.publish(asked.client_manager, Reply(asked.token, None, problem))
 
     @property
     def replayed(self) -> int:

@@ -1,6 +1,6 @@
 """What a client asks for with a token, and the command or question each request becomes.
 
-    OpenProducer, ForgetProducer, Attach, Settle, DetachReceiver, CloseSession, Manage
+    OpenProducer, ForgetProducer, Attach, Settle, DetachReceiver, CloseSession, Manage, Commit, Abandon
 
 Each is answered exactly once: when the command it became is applied, or at once with the refusal. Nothing here changes state;
 commands do.
@@ -10,24 +10,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from holdfast.bus.message import Holding
 from holdfast.channel.channel import Receipt
 from holdfast.destination import command, name
-from holdfast.errors import BadSetting, HoldfastError, NoSuchDestination, ProtocolError, WrongKind
+from holdfast.errors import AccessDenied, BadSetting, HoldfastError, ProtocolError
 from holdfast.event.position import Ranges
-from holdfast.session.session import ReceiverPlace, Session
+from holdfast.node.actions import COMMANDS, Maker, no_such_action
+from holdfast.node.administration import QUESTIONS
+from holdfast.node.attachment import Attachment
+from holdfast.node.permission import check_request, visible
+from holdfast.session.session import ReceiverPlace, Session, owner_of
 from holdfast.wire import frame
 
 if TYPE_CHECKING:
     from holdfast.node.client_manager import ClientManager
 
-QUESTIONS = ("describe", "list", "status", "subscriptions")
 # A hundred years, as for the delays of events.
 DELAY_MS_MAX = 100 * 365 * 86_400 * 1000
 SEQUENCE_MAX = 1 << 62
-Maker = Callable[[str, int], command.Command]
 
 
 class Request:
@@ -46,11 +47,22 @@ class Request:
         if answer is None:
             raise ProtocolError(f"a client does not send {type(message).__name__} frames")
         try:
+            check_request(self._session, message)
             answer(self, message)
         except ProtocolError:
             raise
+        except AccessDenied as problem:
+            self._let_go(message)
+            self._failed(problem)
         except HoldfastError as problem:
             self._failed(problem)
+
+    def _let_go(self, message: frame.Message) -> None:
+        """A receiver that may not attach again, because the rules have changed, gives back what it holds."""
+        if isinstance(message, frame.Attach) and message.receiver in self._session.receivers:
+            place = self._session.receivers.pop(message.receiver)
+            self._manager.append(command.Detach(self._session.id, message.receiver, self._manager.now_ms(), 0))
+            self._drop_own_subscription(place)
 
     def _submit(self, make: Maker, answered: Callable[[Any], None] | None = None) -> None:
         token = self._manager.next_token(answered or self._answered, self._failed)
@@ -59,18 +71,21 @@ class Request:
     def _open_producer(self, message: frame.OpenProducer) -> None:
         session = self._session
         check_number(message.first_sequence)
-        producer = message.producer or self._manager.new_producer()
+        user = owner_of(session.id)
+        producer = message.producer or self._manager.new_producer(user)
+        if owner_of(producer) not in ("", user):
+            raise AccessDenied(f"producer {producer!r} belongs to another user; open one of your own", producer=producer)
         session.open_producer(producer, message.is_durable)
         if message.producer:
             self._submit(
                 lambda origin, token: command.OpenProducer(
-                    producer, session.id, message.is_durable, origin, token, message.first_sequence
+                    producer, session.id, message.is_durable, origin, token, message.first_sequence, session.client
                 )
             )
             return
         # A new producer has no past: it may send as soon as its opening is durable, even while the channel is being replayed
         # (A6).
-        opening = self._manager.append(command.OpenProducer(producer, session.id, message.is_durable))
+        opening = self._manager.append(command.OpenProducer(producer, session.id, message.is_durable, client=session.client))
         opening.add_done_callback(lambda done: self._producer_opened(producer, done))
 
     def _producer_opened(self, producer: str, done: asyncio.Future[Receipt]) -> None:
@@ -94,30 +109,8 @@ class Request:
         self._submit(lambda origin, token: command.ForgetProducer(producer, origin, token), forgotten)
 
     def _attach(self, message: frame.Attach) -> None:
-        session, receiver = self._session, message.receiver
         held = read_ranges(message.held)
-        subscription = message.subscription
-        if message.kind == "queue" and subscription:
-            raise WrongKind(
-                f"a queue has no subscriptions; receive from {message.destination!r} without a name",
-                destination=message.destination,
-            )
-        if message.destination != name.DEAD:
-            check_destination(self._manager, message.destination, message.kind)
-        if message.kind == "topic":
-            is_durable = bool(subscription)
-            # Names that clients give have no leading underscore: a durable subscription is never mistaken for this.
-            subscription = subscription or f"_{session.id}-{receiver}"
-            name.check_subscription(subscription, is_durable)
-            self._manager.append(
-                command.Subscribe(message.destination, subscription, is_durable, "" if is_durable else session.id)
-            )
-        session.open_receiver(receiver, ReceiverPlace(message.destination, subscription))
-        self._manager.tell_messages(Holding(self._manager.subject, session.id, receiver, held))
-        self._submit(
-            lambda origin, token: command.Attach(session.id, receiver, message.destination, subscription, origin, token),
-            lambda _: self._answered({"subscription": subscription}),
-        )
+        Attachment(self._manager, self._session, message, self._answered, self._failed).begin(held)
 
     def _settle(self, message: frame.Settle) -> None:
         if not 0 <= message.delay_ms <= DELAY_MS_MAX:
@@ -130,8 +123,8 @@ class Request:
                 return command.Confirm(*where, message.delivered_up_to, origin, token)
             if message.verdict == "release":
                 not_before = self._manager.now_ms() + message.delay_ms if message.delay_ms > 0 else 0
-                return command.Release(*where, not_before, message.is_counted, origin, token)
-            return command.Reject(*where, message.reason, origin, token)
+                return command.Release(*where, not_before, message.is_counted, origin, token, self._manager.now_ms())
+            return command.Reject(*where, message.reason, origin, token, self._manager.now_ms())
 
         self._submit(make)
 
@@ -141,11 +134,34 @@ class Request:
         now = self._manager.now_ms()
         session.receivers.pop(receiver)
         self._submit(lambda origin, token: command.Detach(session.id, receiver, now, 0, origin, token))
+        self._drop_own_subscription(place)
+
+    def _drop_own_subscription(self, place: ReceiverPlace) -> None:
         if place.subscription.startswith("_"):  # a non-durable one was made for this receiver alone
             self._manager.append(command.Unsubscribe(place.destination, place.subscription))
 
+    def _commit(self, message: frame.Commit) -> None:
+        for each in message.settled:
+            read_ranges(each.ranges)
+        session = self._session
+        # A receiver that is gone is left to the machine: if this was committed before, its answer is the same.
+        settled = [
+            command.Settled(*session.receivers.get(each.receiver, ("", "")), each.ranges, each.delivered_up_to)
+            for each in message.settled
+        ]
+        self._submit(
+            lambda origin, token: command.Commit(
+                session.id, message.assembly, message.parts, settled, session.client, origin, token
+            )
+        )
+
+    def _abandon(self, message: frame.Abandon) -> None:
+        session = self._session
+        self._submit(lambda origin, token: command.Abandon(session.id, message.assembly, 0, origin, token))
+
     def _close_session(self, message: frame.CloseSession) -> None:
         session, now = self._session, self._manager.now_ms()
+        session.is_closing = True
 
         def gone(value: Any) -> None:
             self._answered(value)
@@ -155,35 +171,42 @@ class Request:
 
     def _manage(self, message: frame.Manage) -> None:
         if message.action in QUESTIONS:
-            self._manager.ask(message.action, message.arguments, self._manager.next_token(self._answered, self._failed))
+            answered = self._answered_visible if message.action == "list" else self._answered
+            self._manager.ask(message.action, message.arguments, self._manager.next_token(answered, self._failed))
             return
-        make = _COMMANDS.get(message.action)
-        if make is None:
-            known = ", ".join(sorted({*QUESTIONS, *_COMMANDS}))
-            raise BadSetting(f"there is no action {message.action!r}; there are: {known}", action=message.action)
-        self._submit(make(message.arguments))
+        if message.action == "temporary":
+            self._create_temporary(message.arguments)
+            return
+        if message.action == "delete":
+            self._check_own(message.arguments.get("name"))
+        prepare = COMMANDS.get(message.action)
+        if prepare is None:
+            raise no_such_action(message.action)
+        self._submit(prepare(message.arguments, self._manager.now_ms()))
 
-
-def check_destination(manager: ClientManager, destination: str, kind: Literal["queue", "topic"]) -> None:
-    """Refuse what cannot be used, before anything is accepted; create what does not exist, if that is allowed.
-
-    While the channel is still being replayed, what exists is not known yet: then "create it if it is not there" goes ahead of
-    the batch.
-    """
-    known = manager.messages.directory.catalog.destinations.get(destination)
-    found = known.kind if known is not None else manager.being_created(destination)
-    if found == kind and destination != name.DEAD:
-        return
-    name.check_destination(destination)
-    if found is not None:
-        raise WrongKind(
-            f"{destination!r} is a {found}, not a {kind}; use client.{found}({destination!r})", destination=destination
+    def _create_temporary(self, given: dict[str, Any]) -> None:
+        """A temporary destination is named here, belongs to this session, and goes with it."""
+        kind, session = given.get("kind"), self._session
+        if kind not in ("queue", "topic"):
+            raise BadSetting(f"a temporary destination is a queue or a topic, not {kind!r}", kind=str(kind))
+        made = name.temporary(kind, self._manager.new_producer(""))
+        self._submit(
+            lambda origin, token: command.Create(made, kind, origin=origin, token=token, session=session.id),
+            lambda _: self._answered({"name": made}),
         )
-    if not manager.settings.is_create_on_first_use:
-        raise NoSuchDestination(
-            f"there is no {kind} {destination!r}, and none is created on first use here; create it first", destination=destination
-        )
-    manager.create_on_first_use(destination, kind)
+
+    def _check_own(self, destination: Any) -> None:
+        """Who made a temporary destination may delete it, and nobody else."""
+        if not isinstance(destination, str) or not name.is_temporary(destination):
+            return
+        found = self._manager.messages.directory.catalog.destinations.get(destination)
+        if found is not None and found.owner != self._session.id:
+            raise AccessDenied(
+                f"temporary {found.kind} {destination!r} belongs to another client; leave it to that one", destination=destination
+            )
+
+    def _answered_visible(self, rows: list[dict[str, Any]]) -> None:
+        self._answered(visible(self._session, rows))
 
 
 def check_number(sequence: int) -> None:
@@ -199,47 +222,6 @@ def read_ranges(data: bytes) -> Ranges:
         raise ProtocolError(f"ranges that cannot be read: {problem}") from problem
 
 
-def _create(given: dict[str, Any]) -> Maker:
-    kind = given.get("kind")
-    if kind not in ("queue", "topic"):
-        raise BadSetting(f"a destination is a queue or a topic, not {kind!r}", kind=str(kind))
-    limit = given.get("redelivery_limit", 0)
-    if not isinstance(limit, int) or limit < 0:
-        raise BadSetting(f"redelivery_limit is a number of deliveries, 0 for no limit, not {limit!r}", setting="redelivery_limit")
-    settings = command.Settings(redelivery_limit=limit)
-    created = _text(given, "name")
-    return lambda origin, token: command.Create(created, kind, settings, False, origin, token)
-
-
-def _delete(given: dict[str, Any]) -> Maker:
-    deleted = _text(given, "name")
-    return lambda origin, token: command.Delete(deleted, origin, token)
-
-
-def _subscribe(given: dict[str, Any]) -> Maker:
-    topic, subscription = _text(given, "topic"), _text(given, "name")
-    return lambda origin, token: command.Subscribe(topic, subscription, True, "", origin, token)
-
-
-def _unsubscribe(given: dict[str, Any]) -> Maker:
-    topic, subscription = _text(given, "topic"), _text(given, "name")
-    return lambda origin, token: command.Unsubscribe(topic, subscription, origin, token)
-
-
-def _text(given: dict[str, Any], argument: str) -> str:
-    value = given.get(argument)
-    if not isinstance(value, str):
-        raise BadSetting(f"{argument} must be given, as text", setting=argument)
-    return value
-
-
-_COMMANDS: dict[str, Callable[[dict[str, Any]], Maker]] = {
-    "create": _create,
-    "delete": _delete,
-    "subscribe": _subscribe,
-    "unsubscribe": _unsubscribe,
-}
-
 _ANSWERS: dict[type[frame.Message], Any] = {
     frame.OpenProducer: Request._open_producer,
     frame.ForgetProducer: Request._forget_producer,
@@ -248,4 +230,6 @@ _ANSWERS: dict[type[frame.Message], Any] = {
     frame.DetachReceiver: Request._detach_receiver,
     frame.CloseSession: Request._close_session,
     frame.Manage: Request._manage,
+    frame.Commit: Request._commit,
+    frame.Abandon: Request._abandon,
 }

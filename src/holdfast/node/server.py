@@ -2,6 +2,8 @@
 
 It accepts as soon as the journal's tail is found, while its machines still replay (A6). A boot Recorder's events are put into
 the channel before the claim, so that they are delivered before everything else (A7).
+
+SIGHUP makes it read its users file and its certificate again; if they are broken, it says so and keeps those it has.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import gc
 import logging
 import resource
 import signal
+import ssl
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +21,9 @@ from holdfast.channel.channel import Purpose
 from holdfast.destination import command
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.node.boot import BootContents
+from holdfast.node.login import Login
 from holdfast.node.node import Node
+from holdfast.node.security import Security
 from holdfast.node.settings import NodeSettings
 from holdfast.wire import tcp
 
@@ -27,23 +32,34 @@ log = logging.getLogger("holdfast.server")
 
 class Server:
     def __init__(
-        self, settings: NodeSettings, data: Path, host: str, port: int, boot: Callable[[], BootContents] | None = None
+        self,
+        settings: NodeSettings,
+        data: Path,
+        host: str,
+        port: int,
+        boot: Callable[[], BootContents] | None = None,
+        security: Security | None = None,
     ) -> None:
         self._settings = settings
         self._data = data
         self._host = host
         self._port = port
         self._boot = boot
+        self._security = security or Security()
+        self._tls: ssl.SSLContext | None = None
         self._listener: tcp.Listener | None = None
         self.node: Node | None = None
 
     async def start(self) -> None:
+        self._security.check(self._host)
+        users, self._tls = self._security.load_users(), self._security.load_tls()
         _raise_file_limit()
         gc.freeze()  # what is loaded by now stays for good: the collector need not look at it again
         self.node = await Node.open(self._data, self._settings)
         try:
+            self.node.clients.login = Login(users) if users is not None else None
             await self.node.start(self._import_boot if self._boot is not None else None)
-            self._listener = await tcp.listen(self._host, self._port, self.node.clients.accept)
+            self._listener = await tcp.listen(self._host, self._port, self.node.clients.accept, tls=self._tls)
         except OSError as problem:
             await self.node.close()
             raise Unavailable(
@@ -59,6 +75,20 @@ class Server:
         assert self._listener is not None
         return self._listener.port
 
+    def reload(self) -> None:
+        """Take over what has changed in the users file and the certificate, for logins and connections to come."""
+        assert self.node is not None
+        try:
+            users = self._security.load_users()
+            if self._tls is not None:
+                self._security.renew_tls(self._tls)
+        except HoldfastError as problem:
+            log.error("not reloaded, what was read before stays in force: %s", problem)
+            return
+        if users is not None:
+            self.node.clients.use_users(users)
+        log.info("reloaded users and certificate")
+
     async def stop(self) -> None:
         if self._listener is not None:
             await self._listener.close()
@@ -72,6 +102,8 @@ class Server:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopped.set)
         await self.start()
+        if self._security.users is not None or self._tls is not None:
+            loop.add_signal_handler(signal.SIGHUP, self.reload)
         assert self.node is not None
         ready(self)
         failing = asyncio.create_task(self.node.messages.failed())

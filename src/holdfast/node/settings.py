@@ -60,10 +60,26 @@ class NodeSettings:
     # Bytes of deliveries that may wait on one link before the link is given up: its client grants credit and does not read.
     link_bytes_max: int = 64 << 20
     is_create_on_first_use: bool = True
+    # Transactions and large events: how many a session may have under way, in how many parts and bytes each. 0 bytes: half of the
+    # journal, so that one alone can never fill it.
+    assemblies_max: int = 32
+    parts_max: int = 1 << 20
+    large_bytes_max: int = 0
     # Commands applied before a new snapshot is worth its writing, so that replay after a crash stays short.
     snapshot_bytes: int = 32 << 20
 
+    @property
+    def assembly_bytes_max(self) -> int:
+        return self.large_bytes_max or self.journal.size_bytes // 2
+
     def __post_init__(self) -> None:
+        if not 1 <= self.assemblies_max <= 32:
+            raise BadSetting(
+                f"assemblies_max {self.assemblies_max} is not from 1 to 32, half of what destinations remember",
+                setting="assemblies_max",
+            )
+        if self.large_bytes_max < 0 or self.parts_max < 1:
+            raise BadSetting("large_bytes_max and parts_max are not negative; 0 bytes means half of the journal")
         for setting in ("session_grace_ms", "start_grace_ms", "heartbeat_ms", "window", "link_bytes_max", "snapshot_bytes"):
             if getattr(self, setting) <= 0:
                 raise BadSetting(f"{setting} must be positive, not {getattr(self, setting)}", setting=setting)

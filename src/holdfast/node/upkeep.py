@@ -14,9 +14,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from holdfast.channel.channel import COMMAND_BYTES_MAX, Buffer, Channel, Pressure, Purpose, Stretch
 from holdfast.destination import command
+from holdfast.destination.bodies import destination_in
 from holdfast.destination.directory import Directory
 from holdfast.errors import Closed, HoldfastError
 from holdfast.node.clock import Clock
@@ -34,6 +36,8 @@ SNAPSHOT_ENTRIES = 50_000
 SHORT_ROUND_MS = 100
 # Left free in a carried command for its head: at most 18 bytes an entry.
 _CARRIED_HEAD_BYTES = 64 << 10
+# Of that, the names of destinations, where they are written down at all.
+_NAMES_BYTES = 24 << 10
 
 
 class Upkeep:
@@ -110,6 +114,8 @@ class Upkeep:
 
     def _is_mostly_finished(self, stretch: Stretch) -> bool:
         """By the number of entries, which is cheap to know; by bytes it is looked at when they are fetched."""
+        if self._directory.is_pinned(stretch.first, stretch.last):
+            return False
         entries = len(self._directory.needed_between(stretch.first, stretch.last))
         return entries < ALIVE_MAX * (stretch.last - stretch.first + 1)
 
@@ -160,6 +166,8 @@ class Upkeep:
             stretch = self._channel.oldest_stretch()
             if stretch is None or stretch.last == freed:
                 return
+            if self._directory.is_pinned(stretch.first, stretch.last):
+                return  # nothing behind it can be freed before it either (rule 8)
             entries = self._directory.needed_between(stretch.first, stretch.last)
             if entries and not await self._carry(entries, int(stretch.bytes * ALIVE_MAX)):
                 return
@@ -173,17 +181,21 @@ class Upkeep:
 
     async def _carry(self, entries: Sequence[int], bytes_max: int) -> bool:
         """Append the batches of these entries again and wait until that is applied, unless they are too many bytes."""
-        batches: list[tuple[int, Buffer]] = []
+        batches: list[_Straggler] = []
         total = 0
         for entry in entries:
             (found,) = await self._channel.fetch([self._directory.locate(entry)])
-            batches.append((entry, self._directory.batch_in(found, entry)))
-            total += len(batches[-1][1])
+            # Only a subscription that many topics fill has to ask a batch where it was sent.
+            sent_to = destination_in(found, entry) if self._directory.catalog.patterns else ""
+            batches.append(_Straggler(entry, self._directory.batch_in(found, entry), sent_to))
+            total += len(batches[-1].batch)
             if total > bytes_max:
                 return False
         for group in _in_commands(batches):
-            carried = command.Carried(self._epoch, [entry for entry, _ in group], [len(batch) for _, batch in group])
-            payload = b"".join(batch for _, batch in group)
+            destinations = [each.destination for each in group] if any(each.destination for each in group) else []
+            lengths = [len(each.batch) for each in group]
+            carried = command.Carried(self._epoch, [each.entry for each in group], lengths, destinations)
+            payload = b"".join(each.batch for each in group)
             receipt = await self._channel.append(command.encode(carried, payload), Purpose.UPKEEP)
             await self._until_applied(receipt.entry)
             self.carried += len(group)
@@ -203,14 +215,22 @@ class _Counted:
             yield chunk
 
 
-def _in_commands(batches: Sequence[tuple[int, Buffer]]) -> list[list[tuple[int, Buffer]]]:
+class _Straggler(NamedTuple):
+    entry: int
+    batch: Buffer
+    destination: str
+
+
+def _in_commands(batches: Sequence[_Straggler]) -> list[list[_Straggler]]:
     """Groups that fit one command each; a batch that fills one alone gets one alone."""
-    groups: list[list[tuple[int, Buffer]]] = []
-    room = 0
-    for entry, batch in batches:
-        if room < len(batch) or len(groups[-1]) >= CARRIED_COUNT_MAX:
+    groups: list[list[_Straggler]] = []
+    room = names = 0
+    for each in batches:
+        names += len(each.destination)
+        if room < len(each.batch) or len(groups[-1]) >= CARRIED_COUNT_MAX or names > _NAMES_BYTES:
             groups.append([])
-            room = max(len(batch), COMMAND_BYTES_MAX - _CARRIED_HEAD_BYTES)
-        groups[-1].append((entry, batch))
-        room -= len(batch)
+            room = max(len(each.batch), COMMAND_BYTES_MAX - _CARRIED_HEAD_BYTES)
+            names = len(each.destination)
+        groups[-1].append(each)
+        room -= len(each.batch)
     return groups

@@ -1,0 +1,156 @@
+"""Slices with their bytes: what a delivery hands out, fetched from the channel, without what has expired or cannot be read.
+
+    handout ──slices──▶ fetch ──▶ cut out of their batches ──┬─▶ ready to be sent
+                                                             └─▶ unfit: for the dead queue, with the reason
+
+Whether an event has expired is looked at only in batches that say so, and only when the first of theirs has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from holdfast.bus.message import DeliveredSlice
+from holdfast.channel.channel import Buffer, Channel
+from holdfast.destination import effect
+from holdfast.destination.bodies import destination_in
+from holdfast.destination.delivery import HandoutSlice
+from holdfast.destination.directory import Directory
+from holdfast.destination.name import DEAD, is_pattern
+from holdfast.errors import BatchDamaged, HoldfastError, NoSuchPosition
+from holdfast.event import position
+from holdfast.event.batch import Batch, earliest_expiry_of, slice_of
+from holdfast.event.position import Ranges
+from holdfast.node.clock import Clock
+from holdfast.node.dead_letters import with_deaths
+from holdfast.node.heads import expiry_in
+
+BacklogKey = effect.BacklogKey
+
+# Bytes fetched for one publication: large enough to make a round trip worth it, small enough to be fair and to fit a frame.
+FETCH_BYTES = 512 << 10
+FETCH_COUNT_MAX = 256
+
+
+class Unfit(NamedTuple):
+    """Events that must not be sent, and why, in words and for programs."""
+
+    ranges: Ranges
+    reason: str
+    code: str
+
+
+class Fetched(NamedTuple):
+    begin: int  # where to go on
+    ready: list[DeliveredSlice]
+    unfit: list[Unfit]
+    is_whole: bool  # nothing unfit lies between the last that is ready and where to go on
+
+
+class Slicing:
+    def __init__(self, directory: Directory, channel: Channel, clock: Clock) -> None:
+        self._directory = directory
+        self._channel = channel
+        self._clock = clock
+
+    def recent(self, key: BacklogKey, slices: Sequence[HandoutSlice]) -> list[DeliveredSlice] | None:
+        """All of these slices with their bytes, if they are in memory and fit to be sent."""
+        entries = [position.entry_of(each.first) for each in slices]
+        if self._directory.backlog(key).has_expiries and any(map(self._has_expired(key), entries)):
+            return None
+        commands = self._channel.recent([self._directory.locate(entry) for entry in entries], FETCH_BYTES)
+        if commands is None or len(commands) < len(slices):
+            return None
+        try:
+            ready = [
+                DeliveredSlice(*each, self._bytes_of(each, entry, found), self._sent_to(key, entry, found))
+                for each, entry, found in zip(slices, entries, commands, strict=True)
+            ]
+            return ready if key[0] != DEAD else with_deaths(self._directory, DEAD, ready)
+        except (HoldfastError, IndexError):
+            return None  # whoever fetches it deals with it
+
+    def _has_expired(self, key: BacklogKey) -> Callable[[int], bool]:
+        """Whether something of an entry has expired, as far as its batch says."""
+        backlog, now_ms = self._directory.backlog(key), self._clock.now_ms()
+        return lambda entry: 0 < backlog.expiry_of(entry) <= now_ms
+
+    async def fetch(self, key: BacklogKey, slices: Sequence[HandoutSlice], begin: int, is_whole: bool) -> Fetched:
+        """Slices from `begin` on with their bytes, until FETCH_BYTES are reached."""
+        wanted = slices[begin : begin + FETCH_COUNT_MAX]
+        entries = [position.entry_of(each.first) for each in wanted]
+        places = [self._directory.locate(entry) for entry in entries]
+        try:
+            commands = await self._channel.fetch(places, FETCH_BYTES)
+        except NoSuchPosition:
+            if places == [self._directory.locate(entry) for entry in entries]:
+                raise
+            return Fetched(begin, [], [], is_whole)  # carried forward meanwhile (rule 9): look again
+        cut = _Cut(is_whole, self._clock.now_ms())
+        for each, entry, found in zip(wanted, entries, commands, strict=False):
+            try:
+                cut.add(each, self._bytes_of(each, entry, found), self._sent_to(key, entry, found))
+            except (BatchDamaged, IndexError) as problem:
+                cut.leave_out([(0, each.events - 1)], each, f"the batch cannot be read: {problem}", "unreadable")
+        ready = cut.ready if key[0] != DEAD else with_deaths(self._directory, DEAD, cut.ready)
+        return Fetched(begin + len(commands), ready, cut.unfit, cut.is_whole)
+
+    def _bytes_of(self, each: HandoutSlice, entry: int, found: Buffer) -> Buffer:
+        return slice_of(self._directory.batch_in(found, entry), position.index_of(each.first), each.events)
+
+    @staticmethod
+    def _sent_to(key: BacklogKey, entry: int, found: Buffer) -> str:
+        """To which destination, where many fill one backlog."""
+        return destination_in(found, entry) if key[0] == DEAD or is_pattern(key[0]) else ""
+
+
+class _Cut:
+    """What becomes of slices: those that are ready, one after the other, and what had to be left out between."""
+
+    def __init__(self, is_whole: bool, now_ms: int) -> None:
+        self.ready: list[DeliveredSlice] = []
+        self.unfit: list[Unfit] = []
+        self.is_whole = is_whole
+        self._now_ms = now_ms
+
+    def add(self, each: HandoutSlice, data: Buffer, sent_to: str) -> None:
+        expired = list(self._expired(data, each.events)) if self._may_have_expired(data) else []
+        if not expired:
+            self._take(each, data, sent_to)
+            return
+        begin = 0
+        for low, high in [*expired, (each.events, each.events)]:
+            if begin < low:
+                part = HandoutSlice(each.first + begin, low - begin, each.deliveries, each.is_adjoining and begin == 0)
+                self._take(part, slice_of(data, begin, low - begin), sent_to)
+            self.is_whole = self.is_whole and low == each.events
+            begin = high + 1
+        self.leave_out(expired, each, "its time to live is over", "expired", is_whole=self.is_whole)
+
+    def _take(self, each: HandoutSlice, data: Buffer, sent_to: str) -> None:
+        is_adjoining = each.is_adjoining and self.is_whole
+        self.ready.append(DeliveredSlice(each.first, each.events, each.deliveries, is_adjoining, data, sent_to))
+        self.is_whole = True
+
+    def leave_out(
+        self, spans: Sequence[tuple[int, int]], each: HandoutSlice, reason: str, code: str, *, is_whole: bool = False
+    ) -> None:
+        ranges = Ranges.gather((each.first + low, each.first + high) for low, high in spans)
+        self.unfit.append(Unfit(ranges, reason, code))
+        self.is_whole = is_whole
+
+    def _may_have_expired(self, data: Buffer) -> bool:
+        earliest_ms = earliest_expiry_of(data)
+        return 0 < earliest_ms <= self._now_ms
+
+    def _expired(self, data: Buffer, events: int) -> Iterator[tuple[int, int]]:
+        """Runs of events (first index, last index) that have expired."""
+        batch, begin = Batch(data), -1
+        for index in range(events + 1):
+            is_over = index < events and 0 < expiry_in(batch, index) <= self._now_ms
+            if is_over and begin < 0:
+                begin = index
+            elif not is_over and begin >= 0:
+                yield begin, index - 1
+                begin = -1
