@@ -22,21 +22,31 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import Damaged, HoldfastError, OutcomeUnknown, Refused, Unavailable
 
 if TYPE_CHECKING:
+    from holdfast.client.browser import BrowsedEvent, Browser
     from holdfast.client.client import Client, connect
+    from holdfast.client.death import Death
     from holdfast.client.destination import Queue, Topic
+    from holdfast.client.large import EventStream
     from holdfast.client.pipeline import Pipeline
     from holdfast.client.receipt import Receipt, Receipts
     from holdfast.client.received import ReceivedEvent
     from holdfast.client.recipient import Incoming
+    from holdfast.client.sessions import ClientSession
+    from holdfast.client.transaction import Transaction
     from holdfast.event.event import Event
     from holdfast.recorder.recorder import Recorder
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BrowsedEvent",
+    "Browser",
     "Client",
+    "ClientSession",
     "Damaged",
+    "Death",
     "Event",
+    "EventStream",
     "HoldfastError",
     "Incoming",
     "OutcomeUnknown",
@@ -48,15 +58,21 @@ __all__ = [
     "Recorder",
     "Refused",
     "Topic",
+    "Transaction",
     "Unavailable",
     "__version__",
     "connect",
 ]
 
 _WHERE = {
+    "BrowsedEvent": "holdfast.client.browser",
+    "Browser": "holdfast.client.browser",
     "Client": "holdfast.client.client",
+    "ClientSession": "holdfast.client.sessions",
     "connect": "holdfast.client.client",
+    "Death": "holdfast.client.death",
     "Event": "holdfast.event.event",
+    "EventStream": "holdfast.client.large",
     "Incoming": "holdfast.client.recipient",
     "Pipeline": "holdfast.client.pipeline",
     "Queue": "holdfast.client.destination",
@@ -65,6 +81,7 @@ _WHERE = {
     "ReceivedEvent": "holdfast.client.received",
     "Recorder": "holdfast.recorder.recorder",
     "Topic": "holdfast.client.destination",
+    "Transaction": "holdfast.client.transaction",
 }
 
 

@@ -12,20 +12,36 @@ A client may be used from any thread; a receiver or a pipeline by one thread at 
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from holdfast.blocking.background import shared_background
+from holdfast.blocking.browser import Browser
+from holdfast.blocking.dead import DeadEvents
 from holdfast.blocking.destination import Destination, Pipeline, Queue, Topic
 from holdfast.blocking.recipient import Incoming, ReceivedEvent
+from holdfast.blocking.sessions import ClientSession, InSession
 from holdfast.client import client as _client
-from holdfast.client.recipient import CREDIT_BYTES, CREDIT_EVENTS
+from holdfast.client import sessions as _sessions
+from holdfast.client.administration import DestinationSettings
+from holdfast.client.checks import ConfirmMode
 
-__all__ = ["Client", "Destination", "Incoming", "Pipeline", "Queue", "ReceivedEvent", "Topic", "connect"]
+__all__ = [
+    "Browser",
+    "Client",
+    "ClientSession",
+    "Destination",
+    "Incoming",
+    "Pipeline",
+    "Queue",
+    "ReceivedEvent",
+    "Topic",
+    "connect",
+]
 
 
-class Client:
-    def __init__(self, url: str, *, name: str = "", timeout: float = _client.TIMEOUT_S) -> None:
-        self._client = _client.Client(url, name=name, timeout=timeout)
+class Client(InSession):
+    def __init__(self, url: str, *, name: str = "", timeout: float = _client.TIMEOUT_S, password: str | None = None) -> None:
+        self._client = _client.Client(url, name=name, timeout=timeout, password=password)
         self._background = shared_background()
 
     def open(self) -> Self:
@@ -41,28 +57,20 @@ class Client:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def queue(self, name: str) -> Queue:
-        return Queue(self._background, self._client.queue(name))
+    def _twin(self) -> _sessions.InSession:
+        return self._client
 
-    def topic(self, name: str) -> Topic:
-        return Topic(self._background, self._client.topic(name))
+    def session(self, confirm: ConfirmMode = "event", *, name: str = "") -> ClientSession:
+        return ClientSession(self._background, self._client.session(confirm, name=name))
 
-    def subscribe(
-        self,
-        topic: str,
-        name: str | None = None,
-        *,
-        credit: int = CREDIT_EVENTS,
-        credit_bytes: int = CREDIT_BYTES,
-        timeout: float | None = None,
-    ) -> Incoming:
-        return self.topic(topic).subscribe(name, credit=credit, credit_bytes=credit_bytes, timeout=timeout)
+    def create_queue(self, name: str, *, timeout: float | None = None, **settings: Unpack[DestinationSettings]) -> None:
+        self._background.run(self._client.create_queue(name, timeout=timeout, **settings))
 
-    def create_queue(self, name: str, *, redelivery_limit: int = 0, timeout: float | None = None) -> None:
-        self._background.run(self._client.create_queue(name, redelivery_limit=redelivery_limit, timeout=timeout))
+    def create_topic(self, name: str, *, timeout: float | None = None, **settings: Unpack[DestinationSettings]) -> None:
+        self._background.run(self._client.create_topic(name, timeout=timeout, **settings))
 
-    def create_topic(self, name: str, *, redelivery_limit: int = 0, timeout: float | None = None) -> None:
-        self._background.run(self._client.create_topic(name, redelivery_limit=redelivery_limit, timeout=timeout))
+    def configure(self, name: str, *, timeout: float | None = None, **settings: Unpack[DestinationSettings]) -> None:
+        self._background.run(self._client.configure(name, timeout=timeout, **settings))
 
     def delete(self, name: str, *, timeout: float | None = None) -> None:
         self._background.run(self._client.delete(name, timeout=timeout))
@@ -73,17 +81,43 @@ class Client:
     def describe(self, name: str, *, timeout: float | None = None) -> dict[str, Any]:
         return self._background.run(self._client.describe(name, timeout=timeout))
 
-    def create_subscription(self, topic: str, name: str, *, timeout: float | None = None) -> None:
-        self._background.run(self._client.create_subscription(topic, name, timeout=timeout))
+    def create_subscription(
+        self,
+        topic: str | None,
+        name: str,
+        *,
+        shared: bool = False,
+        no_local: bool = False,
+        selector: str | None = None,
+        regex: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        self._background.run(
+            self._client.create_subscription(
+                topic, name, shared=shared, no_local=no_local, selector=selector, regex=regex, timeout=timeout
+            )
+        )
 
-    def delete_subscription(self, topic: str, name: str, *, timeout: float | None = None) -> None:
-        self._background.run(self._client.delete_subscription(topic, name, timeout=timeout))
+    def delete_subscription(
+        self, topic: str | None, name: str, *, regex: str | None = None, timeout: float | None = None
+    ) -> None:
+        self._background.run(self._client.delete_subscription(topic, name, regex=regex, timeout=timeout))
 
-    def subscriptions(self, topic: str, *, timeout: float | None = None) -> list[dict[str, Any]]:
-        return self._background.run(self._client.subscriptions(topic, timeout=timeout))
+    def subscriptions(self, topic: str | None, *, regex: str | None = None, timeout: float | None = None) -> list[dict[str, Any]]:
+        return self._background.run(self._client.subscriptions(topic, regex=regex, timeout=timeout))
+
+    def temporary_queue(self, *, timeout: float | None = None) -> Queue:
+        return Queue(self._background, self._background.run(self._client.temporary_queue(timeout=timeout)))
+
+    def temporary_topic(self, *, timeout: float | None = None) -> Topic:
+        return Topic(self._background, self._background.run(self._client.temporary_topic(timeout=timeout)))
 
     def status(self, *, timeout: float | None = None) -> dict[str, Any]:
         return self._background.run(self._client.status(timeout=timeout))
+
+    @property
+    def dead(self) -> DeadEvents:
+        return DeadEvents(self._background, self._client.dead)
 
     @property
     def is_linked(self) -> bool:
@@ -97,7 +131,10 @@ class Client:
     def blocked_reason(self) -> str:
         return self._client.blocked_reason
 
+    def unblocked(self, timeout: float | None = None) -> None:
+        self._background.run(self._client.unblocked(timeout))
 
-def connect(url: str, *, name: str = "", timeout: float = _client.TIMEOUT_S) -> Client:
+
+def connect(url: str, *, name: str = "", timeout: float = _client.TIMEOUT_S, password: str | None = None) -> Client:
     """As `holdfast.connect`, to be used as `with`."""
-    return Client(url, name=name, timeout=timeout)
+    return Client(url, name=name, timeout=timeout, password=password)

@@ -7,7 +7,10 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from holdfast.blocking.background import Background, HandOver
-from holdfast.blocking.recipient import Incoming
+from holdfast.blocking.browser import Browser
+from holdfast.blocking.recipient import Incoming, ReceivedEvent
+from holdfast.client.browser import PAGE_EVENTS
+from holdfast.client.checks import ConfirmMode
 from holdfast.client.destination import Destination as AsyncDestination
 from holdfast.client.destination import Queue as AsyncQueue
 from holdfast.client.destination import Topic as AsyncTopic
@@ -16,6 +19,7 @@ from holdfast.client.outgoing import EventFields, Outgoing, prepare
 from holdfast.client.pipeline import Pipeline as AsyncPipeline
 from holdfast.client.receipt import Receipt, Receipts
 from holdfast.client.recipient import CREDIT_BYTES, CREDIT_EVENTS
+from holdfast.client.stream import Progress, Source
 from holdfast.errors import Closed, HoldfastError
 
 # Events of a pipeline that may wait for the other thread before `send` waits for them to be taken.
@@ -98,6 +102,19 @@ class Destination:
         """Send one event, data with fields or an `Event`, and wait until it is durable."""
         return self._background.run(self._destination.send(data, timeout=timeout, **fields))
 
+    def try_send(self, data: Any = None, *, timeout: float | None = None, **fields: Unpack[EventFields]) -> Receipt:
+        """As `send`, but Blocked at once when the destination is at its high water."""
+        return self._background.run(self._destination.try_send(data, timeout=timeout, **fields))
+
+    @property
+    def is_blocked(self) -> bool:
+        """The destination is at its high water, as far as the server has told."""
+        return self._destination.is_blocked
+
+    def unblocked(self, timeout: float | None = None) -> None:
+        """Wait until the destination is not blocked."""
+        self._background.run(self._destination.unblocked(timeout))
+
     def send_many(self, events: Iterable[Any], *, timeout: float | None = None) -> Receipts:
         """Send many, each data or an `Event`, and wait until all are durable. They are taken from the iterable in this thread."""
         check_many(events)
@@ -105,6 +122,23 @@ class Destination:
             for event in events:
                 pipeline.send(event)
         return pipeline.receipts
+
+    def send_stream(
+        self,
+        content: Source,
+        /,
+        *,
+        progress: Progress | None = None,
+        timeout: float | None = None,
+        **fields: Unpack[EventFields],
+    ) -> Receipt:
+        """Send one event of any size from a path, bytes, an open binary file, or an iterator of bytes."""
+        return self._background.run(self._destination.send_stream(content, progress=progress, timeout=timeout, **fields))
+
+    def request(self, data: Any = None, *, timeout: float | None = None, **fields: Unpack[EventFields]) -> ReceivedEvent:
+        """Send a request and wait for the reply to it; the reply is confirmed already."""
+        reply = self._background.run(self._destination.request(data, timeout=timeout, **fields))
+        return ReceivedEvent(reply._handed, reply._index, _verdict="confirmed")
 
     def pipeline(self, *, timeout: float | None = None) -> Pipeline:
         """For sending many without waiting for each."""
@@ -116,10 +150,25 @@ class Queue(Destination):
 
     _destination: AsyncQueue
 
-    def receive(self, *, credit: int = CREDIT_EVENTS, credit_bytes: int = CREDIT_BYTES, timeout: float | None = None) -> Incoming:
+    def receive(
+        self,
+        *,
+        selector: str | None = None,
+        credit: int = CREDIT_EVENTS,
+        credit_bytes: int = CREDIT_BYTES,
+        timeout: float | None = None,
+        confirm: ConfirmMode | None = None,
+    ) -> Incoming:
         """Receive: `with queue.receive() as incoming: for event in incoming: …`."""
         queue = self._destination
-        return Incoming(self._background, lambda: queue.receive(credit=credit, credit_bytes=credit_bytes, timeout=timeout))
+        return Incoming(
+            self._background,
+            lambda: queue.receive(selector=selector, credit=credit, credit_bytes=credit_bytes, timeout=timeout, confirm=confirm),
+        )
+
+    def browse(self, *, selector: str | None = None, page: int = PAGE_EVENTS, timeout: float | None = None) -> Browser:
+        """Look at what waits, without taking it: `with queue.browse() as events: for event in events: …`."""
+        return Browser(self._background, self._destination.browse(selector=selector, page=page, timeout=timeout))
 
 
 class Topic(Destination):
@@ -131,12 +180,25 @@ class Topic(Destination):
         self,
         name: str | None = None,
         *,
+        durable: bool | None = None,
+        shared: bool = False,
+        no_local: bool = False,
+        selector: str | None = None,
         credit: int = CREDIT_EVENTS,
         credit_bytes: int = CREDIT_BYTES,
         timeout: float | None = None,
+        confirm: ConfirmMode | None = None,
     ) -> Incoming:
         """Receive what is sent to the topic: with a name, from a durable subscription; without, from now on."""
         topic = self._destination
         return Incoming(
-            self._background, lambda: topic.subscribe(name, credit=credit, credit_bytes=credit_bytes, timeout=timeout)
-        )
+            self._background,
+            lambda: topic.subscribe(
+                name, durable=durable, shared=shared, no_local=no_local, selector=selector,
+                credit=credit, credit_bytes=credit_bytes, timeout=timeout, confirm=confirm,
+            ),
+        )  # fmt: skip
+
+    def browse(self, name: str, *, selector: str | None = None, page: int = PAGE_EVENTS, timeout: float | None = None) -> Browser:
+        """Look at what waits in a subscription of the topic, without taking it."""
+        return Browser(self._background, self._destination.browse(name, selector=selector, page=page, timeout=timeout))

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, Unpack
 
-from holdfast.blocking.background import Background, HandOver
-from holdfast.client.received import Handed, Received, checked_reason, milliseconds
+from holdfast.blocking.background import Background, HandOver, shared_background
+from holdfast.blocking.large import EventStream
+from holdfast.client.death import checked_reason
+from holdfast.client.outgoing import EventFields
+from holdfast.client.receipt import Receipt
+from holdfast.client.received import Handed, Received, milliseconds
 from holdfast.client.recipient import Incoming as AsyncIncoming
+from holdfast.client.request_reply import reply
 from holdfast.client.verdicts import Verdict
 from holdfast.errors import Closed, HoldfastError
 from holdfast.event.position import Ranges
@@ -27,10 +32,19 @@ class ReceivedEvent(Received, eq=False):
 
     _verdicts: Any = None
 
+    def open_stream(self) -> EventStream:
+        """Read its data piece by piece, large or not: `with event.open_stream() as stream: for chunk in stream: …`."""
+        return EventStream(shared_background(), self._stream())
+
     def confirm(self) -> None:
-        """Finished with it."""
-        if self._decide("confirmed"):
+        """Finished with it; in client mode, with everything that the session was handed."""
+        if self._decide("confirmed") or isinstance(self._verdicts, AtOnce):
             self._note("confirm")
+
+    def reply(self, data: Any = None, *, timeout: float | None = None, **fields: Unpack[EventFields]) -> Receipt:
+        """Answer whoever sent it: an event to its `reply_to`, with its `correlation_id` (or its id, if it has none)."""
+        session = self._handed.incoming._session
+        return shared_background().run(reply(self, session, data, timeout, fields))
 
     def release(self, delay: float = 0.0) -> None:
         """Give it back, to be delivered again in `delay` seconds at the earliest."""
@@ -38,7 +52,7 @@ class ReceivedEvent(Received, eq=False):
         if self._decide("released"):
             self._note("release", delay_ms)
 
-    def reject(self, reason: str) -> None:
+    def reject(self, reason: str | BaseException) -> None:
         """Refuse it for good. The reason is kept with it."""
         said = checked_reason(reason)
         if self._decide("rejected"):
@@ -46,6 +60,18 @@ class ReceivedEvent(Received, eq=False):
 
     def _note(self, verdict: Verdict, delay_ms: int = 0, reason: str = "") -> None:
         self._verdicts.put(Noted(verdict, self.position, self._handed.generation, delay_ms, reason))
+
+
+class AtOnce(HandOver[Noted]):
+    """Verdicts that are taken over before the program goes on: what it has been handed by then is what they are about."""
+
+    def put(self, item: Noted) -> None:
+        super().put(item)
+        self._background.run(self._taken())
+        self.raise_error()
+
+    async def _taken(self) -> None:
+        self.take_over()
 
 
 class Incoming:
@@ -57,6 +83,7 @@ class Incoming:
         self._incoming: AsyncIncoming | None = None
         self._handed: Handed | None = None
         self._indices = range(0)
+        self._in_hand: ReceivedEvent | None = None  # where events are confirmed by asking for the next
         self._verdicts: HandOver[Noted] = HandOver(background, self._note)
 
     def _opened(self) -> AsyncIncoming:
@@ -72,28 +99,49 @@ class Incoming:
 
     def open(self) -> Self:
         self._incoming = self._background.run(self._make_open())
+        if self._incoming.MODE == "client":
+            self._verdicts = AtOnce(self._background, self._note)
         return self
 
     async def _make_open(self) -> AsyncIncoming:
-        return await self._make().open()
+        incoming = self._make()
+        incoming.ahead = self._ahead
+        return await incoming.open()
+
+    def _ahead(self) -> Ranges:
+        """In the other thread: what lies here and was not handed out."""
+        self._verdicts.take_over()
+        if self._handed is None or not self._indices or self._is_stale(self._handed):
+            return Ranges()
+        return Ranges.of((self._handed.first + self._indices[0], self._handed.first + self._indices[-1]))
+
+    def _is_stale(self, handed: Handed) -> bool:
+        """It was given back meanwhile."""
+        return handed.generation != self._opened().generation
 
     def close(self, timeout: float | None = None) -> None:
         """Send the verdicts, wait until they are applied, give back the rest."""
-        self._background.run(self._close(timeout))
+        self._finish(is_done=True)
+        self._background.run(self._opened().close(timeout))
+        self._indices = range(0)
         self._verdicts.raise_error()
 
-    async def _close(self, timeout: float | None) -> None:
-        self._verdicts.take_over()
-        unseen = Ranges()
-        if self._handed is not None and self._indices:
-            unseen = Ranges.of((self._handed.first + self._indices[0], self._handed.first + self._indices[-1]))
-            self._indices = range(0)
-        await self._opened().close(timeout, unseen)
+    def _finish(self, *, is_done: bool) -> None:
+        """Decide on the event in hand, unless the program has, or has given it back by recovering."""
+        event, self._in_hand = self._in_hand, None
+        if event is None or event.is_decided or (self._opened().is_recovered and self._is_stale(event._handed)):
+            return
+        if is_done:
+            event.confirm()
+        else:
+            event.release()
 
     def __enter__(self) -> Self:
         return self.open()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is not None:
+            self._finish(is_done=False)
         try:
             self.close()
         except HoldfastError:
@@ -111,12 +159,16 @@ class Incoming:
 
     def next(self, timeout: float | None = None) -> ReceivedEvent:
         """The next event. TimedOut when none comes in time; Closed after the receiver was closed."""
-        if not self._indices:
+        self._finish(is_done=True)
+        if not self._indices or self._handed is None or self._is_stale(self._handed):
+            self._indices = range(0)
             self._handed, self._indices = self._background.run(self._next_run(timeout))
-        assert self._handed is not None
         index = self._indices[0]
         self._indices = self._indices[1:]
-        return ReceivedEvent(self._handed, index, _verdicts=self._verdicts)
+        event = ReceivedEvent(self._handed, index, _verdicts=self._verdicts)
+        if self._opened().MODE in ("auto", "duplicates-ok"):
+            self._in_hand = event
+        return event
 
     async def _next_run(self, timeout: float | None) -> tuple[Handed, range]:
         self._verdicts.take_over()

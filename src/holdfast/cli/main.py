@@ -11,7 +11,21 @@ import sys
 
 import typer
 
-from holdfast.cli import bench, destination, journal, receive, recorder, send, serve, status, subscription
+from holdfast.cli import (
+    admin,
+    bench,
+    browse,
+    dead,
+    destination,
+    journal,
+    receive,
+    recorder,
+    send,
+    serve,
+    status,
+    subscription,
+    user,
+)
 from holdfast.cli.failure import FAULT, INTERRUPTED, USAGE, exit_code_of, report
 from holdfast.errors import HoldfastError
 
@@ -31,7 +45,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-for part in (serve, send, receive, destination, subscription, journal, recorder, status, bench):
+for part in (serve, send, receive, browse, destination, subscription, dead, admin, journal, recorder, status, user, bench):
     part.add_to(app)
 
 

@@ -11,7 +11,12 @@ URL_DEFAULT = "holdfast://127.0.0.1:7400"
 
 Url = Annotated[
     str,
-    typer.Option("--url", envvar="HOLDFAST_URL", metavar="URL", help="Where the events are: holdfast://HOST[:PORT] or file:DIR."),
+    typer.Option(
+        "--url",
+        envvar="HOLDFAST_URL",
+        metavar="URL",
+        help="Where the events are: holdfast://HOST[:PORT], holdfasts://USER@HOST (password: HOLDFAST_PASSWORD) or file:DIR.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print for programs: JSON, one value a line; errors as JSON on stderr.")]
 Timeout = Annotated[float, typer.Option("--timeout", metavar="SECONDS", min=0.001, help="How long to wait for an answer.")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +13,7 @@ from holdfast.cli.options import URL_DEFAULT, DestinationName, Json, Topic, Url
 
 if TYPE_CHECKING:
     from holdfast.client.client import Client
-    from holdfast.client.received import ReceivedEvent
+    from holdfast.client.received import Received, ReceivedEvent
     from holdfast.client.recipient import Incoming
 
 TIMED_OUT = 3
@@ -30,7 +31,18 @@ Wait = Annotated[
 Subscription = Annotated[
     str | None, typer.Option("--subscription", metavar="NAME", help="Receive from this durable subscription of a topic.")
 ]
+Shared = Annotated[
+    bool, typer.Option("--shared", help="The subscription is shared: each event goes to one of its receivers, however many.")
+]
+Selector = Annotated[
+    str | None, typer.Option("--selector", metavar="CONDITION", help='Only what matches, such as "amount > 100".')
+]
 NoConfirm = Annotated[bool, typer.Option("--no-confirm", help="Only look: the events are given back, and delivered again.")]
+
+SaveTo = Annotated[
+    Path | None,
+    typer.Option("--save-to", metavar="DIR", help="Save the data of each event to a file in this folder, however large it is."),
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -40,7 +52,9 @@ def add_to(app: typer.Typer) -> None:
             [
                 "holdfast receive orders --count 1 --no-confirm --json",
                 "holdfast receive orders --count 3",
+                """holdfast receive orders --selector "amount > 100 AND type LIKE 'order.%'" --timeout 0.5""",
                 "holdfast receive orders --count 1000 --json > orders.jsonl",
+                "holdfast receive orders --count 1 --save-to .",
                 "holdfast receive prices --subscription display --timeout 0.5",
             ],
             changed={
@@ -57,14 +71,31 @@ def receive(
     timeout: Wait = None,
     topic: Topic = False,
     subscription: Subscription = None,
+    shared: Shared = False,
+    selector: Selector = None,
     no_confirm: NoConfirm = False,
+    save_to: SaveTo = None,
     url: Url = URL_DEFAULT,
     json: Json = False,
 ) -> None:
     from holdfast.cli.failure import report
     from holdfast.cli.running import run
 
-    got = run(_receive(url, destination, count, timeout, topic, subscription, is_confirming=not no_confirm, as_json=json))
+    got = run(
+        _receive(
+            url,
+            destination,
+            count,
+            timeout,
+            topic,
+            subscription,
+            shared,
+            selector,
+            save_to,
+            is_confirming=not no_confirm,
+            as_json=json,
+        )
+    )
     if count is not None and got < count:
         report(
             "timed-out",
@@ -75,49 +106,67 @@ def receive(
 
 
 async def _receive(
-    url: str, destination: str, count: int | None, timeout: float | None, is_topic: bool, subscription: str | None, *,
-    is_confirming: bool, as_json: bool,
+    url: str, destination: str, count: int | None, timeout: float | None, is_topic: bool, subscription: str | None,
+    is_shared: bool, selector: str | None, save_to: Path | None, *, is_confirming: bool, as_json: bool,
 ) -> int:  # fmt: skip
     import holdfast
+    from holdfast.cli.files import checked_folder
     from holdfast.errors import TimedOut
 
-    printed = 0
+    printed, folder = 0, checked_folder(save_to) if save_to is not None else None
     credit = min(count or CREDIT_MAX, CREDIT_MAX)
     async with (
         holdfast.connect(url, name="holdfast receive", timeout=max(timeout or LINK_SECONDS_MAX, LINK_SECONDS_MIN)) as client,
-        _incoming(client, destination, is_topic, subscription, credit) as incoming,
+        _incoming(client, destination, is_topic, subscription, is_shared, selector, credit) as incoming,
     ):
         while count is None or printed < count:
             try:
                 event = await incoming.next(timeout)
             except TimedOut:
                 break
-            await _print(event, is_confirming, as_json)
+            await _print(event, folder, is_confirming, as_json)
             printed += 1
     return printed
 
 
-def _incoming(client: Client, destination: str, is_topic: bool, subscription: str | None, credit: int) -> Incoming:
+def _incoming(
+    client: Client,
+    destination: str,
+    is_topic: bool,
+    subscription: str | None,
+    is_shared: bool,
+    selector: str | None,
+    credit: int,
+) -> Incoming:
     if is_topic or subscription is not None:
-        return client.subscribe(destination, subscription, credit=credit)
-    return client.queue(destination).receive(credit=credit)
+        return client.subscribe(destination, subscription, shared=is_shared, selector=selector, credit=credit)
+    return client.queue(destination).receive(selector=selector, credit=credit)
 
 
-async def _print(event: ReceivedEvent, is_confirming: bool, as_json: bool) -> None:
-    """Print, then confirm: what was not printed is not confirmed."""
+async def _print(event: ReceivedEvent, folder: Path | None, is_confirming: bool, as_json: bool) -> None:
+    """Print or save, then confirm: what was neither printed nor saved is not confirmed."""
+    from holdfast.cli.files import save
     from holdfast.cli.output import json_line, print_line
+    from holdfast.errors import TooLarge
 
-    print_line(json_line(as_cloud_event(event) if as_json else _data(event)))
+    if folder is not None:
+        print_line(json_line(await save(event, folder)))
+    elif event.is_large:
+        raise TooLarge(
+            f"event {event.id} has {event.size:,} bytes, too many to print; save it with --save-to DIR", size=event.size
+        )
+    else:
+        print_line(json_line(as_cloud_event(event) if as_json else data_of(event)))
     if is_confirming:
         await event.confirm()
 
 
-def _data(event: ReceivedEvent) -> Any:
+def data_of(event: Received) -> Any:
     data = event.data
     return base64.b64encode(data).decode() if isinstance(data, bytes) else data
 
 
-def as_cloud_event(event: ReceivedEvent) -> dict[str, Any]:
+def as_cloud_event(event: Received) -> dict[str, Any]:
     """The whole event with the names of CloudEvents in JSON; what is not set is left out."""
     shown: dict[str, Any] = {
         "id": event.id,

@@ -64,6 +64,7 @@ def record(
 
 def forward(folder: RecorderFolder, url: Url = URL_DEFAULT, timeout: Timeout = 30.0, json: Json = False) -> None:
     from holdfast.cli.output import show
+    from holdfast.client.url import without_password
     from holdfast.errors import NotAJournal
     from holdfast.recorder import Recorder, RecorderContents
 
@@ -71,5 +72,6 @@ def forward(folder: RecorderFolder, url: Url = URL_DEFAULT, timeout: Timeout = 3
         raise NotAJournal(f"there is no recorder in {folder}; name the folder that was recorded into", folder=str(folder))
     with Recorder(folder) as recorder:
         done = recorder.forward(url, timeout)
-    sentence = f"forwarded {done.count:,} events to {url}" + (f"; {done.skipped:,} had arrived before" if done.skipped else "")
-    show({"count": done.count, "skipped": done.skipped, "url": url}, as_json=json, sentence=sentence)
+    shown = without_password(url)
+    sentence = f"forwarded {done.count:,} events to {shown}" + (f"; {done.skipped:,} had arrived before" if done.skipped else "")
+    show({"count": done.count, "skipped": done.skipped, "url": shown}, as_json=json, sentence=sentence)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from itertools import repeat
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,6 +20,16 @@ Count = Annotated[
     int, typer.Option("--count", metavar="N", min=1, help="Send it so many times, without waiting for each receipt.")
 ]
 
+Priority = Annotated[int, typer.Option("--priority", metavar="0-9", min=0, max=9, help="9 is delivered first; 4 is usual.")]
+Ttl = Annotated[
+    float | None, typer.Option("--ttl", metavar="SECONDS", min=0.001, help="Time to live: after it the event goes to _DMQ.")
+]
+Delay = Annotated[float, typer.Option("--delay", metavar="SECONDS", min=0, help="Not to be delivered before so long.")]
+Group = Annotated[str | None, typer.Option("--group", metavar="NAME", help="Events of one group go to one recipient, in order.")]
+File = Annotated[
+    Path | None, typer.Option("--file", metavar="PATH", help="Send the content of this file as one event, however large it is.")
+]
+
 
 def add_to(app: typer.Typer) -> None:
     app.command(
@@ -28,6 +39,9 @@ def add_to(app: typer.Typer) -> None:
                 """holdfast send orders --data '{"sku": 7}' --type order.placed --property amount=120""",
                 """printf '{"sku": 8}\\n{"sku": 9}\\n' | holdfast send orders --data - --type order.placed""",
                 "holdfast send orders --data hello --count 1000 --json",
+                "printf 'I agree' > contract.txt && holdfast send contracts --file contract.txt --type contract.signed",
+                "holdfast send orders --data urgent --priority 9 --ttl 60 --group customer-7",
+                "holdfast send orders --data reminder --delay 0.5",
                 """holdfast send prices --topic --data '{"EURUSD": 1.09}' --subject EURUSD""",
             ],
         )
@@ -40,8 +54,13 @@ def send(
     type: Type = "event",
     property: Property = None,
     subject: Subject = None,
+    priority: Priority = 4,
+    ttl: Ttl = None,
+    delay: Delay = 0.0,
+    group: Group = None,
     topic: Topic = False,
     count: Count = 1,
+    file: File = None,
     url: Url = URL_DEFAULT,
     timeout: Timeout = 30.0,
     json: Json = False,
@@ -50,7 +69,13 @@ def send(
     from holdfast.cli.output import show
     from holdfast.cli.running import run
 
-    fields: EventFields = {"type": type, "subject": subject, "properties": parse_properties(property)}
+    fields: EventFields = {"type": type, "subject": subject, "properties": parse_properties(property), "group": group}
+    fields |= {"priority": priority, "delay_ms": round(delay * 1000)}
+    if ttl is not None:
+        fields["ttl_ms"] = max(1, round(ttl * 1000))
+    if file is not None:
+        _send_file(destination, file, fields, data=data, count=count, topic=topic, url=url, timeout=timeout, json=json)
+        return
     events: Iterable[Any] = read_data(data)
     is_many = count > 1 or data == "-"
     if count > 1:
@@ -68,6 +93,25 @@ def send(
         )
     )
     show(sent, as_json=json, sentence=_sentence(sent))
+
+
+def _send_file(
+    destination: str, file: Path, fields: EventFields, *, data: str, count: int, topic: bool, url: str, timeout: float, json: bool
+) -> None:
+    from holdfast.cli.files import send_file, size_of
+    from holdfast.cli.output import show
+    from holdfast.cli.running import run
+    from holdfast.errors import BadSetting
+
+    async def sent() -> dict[str, Any]:
+        if data != "null" or count != 1:
+            raise BadSetting("--file is one event with the file as its data; leave --data and --count out", setting="file")
+        size = size_of(file)
+        receipt = await send_file(url, destination, file, size, fields, is_topic=topic, timeout=timeout)
+        return {**_account(destination, [receipt], 0.0), "bytes": size}
+
+    account = run(sent())
+    show(account, as_json=json, sentence=f"{_sentence(account)} ({account['bytes']:,} bytes)")
 
 
 async def _send(

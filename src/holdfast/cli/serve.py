@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -36,6 +36,9 @@ Reserve = Annotated[
 SegmentSize = Annotated[
     str, typer.Option("--segment-size", metavar="SIZE", help="Size of one file of a new journal, such as 8M.")
 ]
+LargeMax = Annotated[
+    str, typer.Option("--large-max", metavar="SIZE", help="The largest event or transaction; 0 for half of the journal.")
+]
 Name = Annotated[str, typer.Option("--name", metavar="NAME", help="The name of this server, for people.")]
 BootRecorder = Annotated[
     Path | None,
@@ -45,6 +48,31 @@ BootRecorder = Annotated[
 ]
 SessionGrace = Annotated[
     int, typer.Option("--session-grace-ms", metavar="MS", min=1, help="How long a client that lost its link keeps what it holds.")
+]
+UsersFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--users", metavar="FILE", help="Who may log in and do what; made by `holdfast user add`. Read again on SIGHUP."
+    ),
+]
+TlsCertificate = Annotated[
+    Path | None, typer.Option("--tls-certificate", metavar="FILE", help="Speak TLS: the certificate of this server, PEM.")
+]
+TlsKey = Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of that certificate, PEM.")]
+TlsClientCa = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-client-ca", metavar="FILE", help="Whose client certificates log users in: certificates of authorities, PEM."
+    ),
+]
+RequireCertificate = Annotated[
+    bool, typer.Option("--require-certificate", help="Take no client without a certificate, whatever its password.")
+]
+Insecure = Annotated[
+    bool, typer.Option("--insecure", help="Listen for other machines without users or without TLS; they can read everything.")
+]
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error"], typer.Option("--log-level", help="How much is said on stderr.")
 ]
 
 
@@ -56,6 +84,7 @@ def add_to(app: typer.Typer) -> None:
                 "holdfast serve --data ./events",
                 "holdfast serve --data ./small --listen 127.0.0.1:0 --journal-size 256M --reserve 8M --segment-size 4M",
                 "holdfast serve --data ./booted --boot-recorder ./recorder --name orders",
+                "holdfast serve --data ./safe --users ./users.toml --tls-certificate ./server.pem --tls-key ./server.key",
             ],
             help_text.LOCAL,
             {0: "stopped in good order", 3: "it cannot listen there, or the disk failed"},
@@ -69,24 +98,37 @@ def serve(
     journal_size: JournalSize = "4G",
     reserve: Reserve = "16M",
     segment_size: SegmentSize = "8M",
+    large_max: LargeMax = "0",
     name: Name = "holdfast",
     boot_recorder: BootRecorder = None,
     session_grace_ms: SessionGrace = 5_000,
+    users: UsersFile = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
+    require_certificate: RequireCertificate = False,
+    insecure: Insecure = False,
+    log_level: LogLevel = "info",
 ) -> None:
     import logging
 
     from holdfast.cli.running import run
+    from holdfast.node.security import Security
     from holdfast.node.server import Server
-    from holdfast.node.settings import NodeSettings, journal_settings, parse_address
+    from holdfast.node.settings import NodeSettings, journal_settings, parse_address, parse_size
 
-    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
+    logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT)
     host, port = parse_address(listen)
     settings = NodeSettings(
-        name=name, journal=journal_settings(journal_size, reserve, segment_size), session_grace_ms=session_grace_ms
+        name=name,
+        journal=journal_settings(journal_size, reserve, segment_size),
+        session_grace_ms=session_grace_ms,
+        large_bytes_max=parse_size(large_max, "large_max"),
     )
+    security = Security(users, tls_certificate, tls_key, tls_client_ca, require_certificate, insecure)
 
     async def work() -> None:
-        await Server(settings, data, host, port, _boot(boot_recorder)).run(lambda server: _announce(server, host))
+        await Server(settings, data, host, port, _boot(boot_recorder), security).run(lambda server: _announce(server, host))
 
     run(work())
 

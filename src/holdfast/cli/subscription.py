@@ -10,9 +10,14 @@ from holdfast.cli import help_text
 from holdfast.cli.destination import ask
 from holdfast.cli.options import URL_DEFAULT, Json, Timeout, Url
 
-COLUMNS = ("name", "is_durable", "waiting", "receivers")
+COLUMNS = ("name", "is_durable", "is_shared", "no_local", "selector", "pattern", "waiting", "receivers")
 
-TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="The name of a topic.")]
+TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="The name of a topic, or a wildcard such as 'alerts.*'.")]
+Selector = Annotated[
+    str | None, typer.Option("--selector", metavar="CONDITION", help='Keep only what matches, such as "amount > 100".')
+]
+Shared = Annotated[bool, typer.Option("--shared", help="Let several receivers share its events.")]
+NoLocal = Annotated[bool, typer.Option("--no-local", help="Keep nothing that the client that receives from it sends.")]
 SubscriptionName = Annotated[str, typer.Argument(metavar="NAME", help="The name of a subscription.")]
 
 group = typer.Typer(help="List, create and delete durable subscriptions of topics.", no_args_is_help=True, rich_markup_mode=None)
@@ -28,13 +33,28 @@ def add_to(app: typer.Typer) -> None:
         "Create a durable subscription, so that events are kept for it from now on.",
         [
             "holdfast subscription create prices archive",
+            'holdfast subscription create prices large --selector "amount > 100" --shared',
+            "holdfast subscription create 'alerts.*' pager",
         ],
     ),
 )
-def create(topic: TopicName, name: SubscriptionName, url: Url = URL_DEFAULT, timeout: Timeout = 30.0, json: Json = False) -> None:
+def create(
+    topic: TopicName,
+    name: SubscriptionName,
+    selector: Selector = None,
+    shared: Shared = False,
+    no_local: NoLocal = False,
+    url: Url = URL_DEFAULT,
+    timeout: Timeout = 30.0,
+    json: Json = False,
+) -> None:
     from holdfast.cli.output import show
 
-    ask(url, timeout, lambda client: client.create_subscription(topic, name))
+    ask(
+        url,
+        timeout,
+        lambda client: client.create_subscription(topic, name, selector=selector, shared=shared, no_local=no_local),
+    )
     show({"topic": topic, "name": name, "created": True}, as_json=json, sentence=f"created subscription {name!r} of {topic!r}")
 
 

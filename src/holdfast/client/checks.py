@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, Literal, get_args
 
 from holdfast.errors import BadSetting, WrongLoop
 
+# When an event that was handed out counts as finished: see `confirming`.
+ConfirmMode = Literal["event", "auto", "client", "duplicates-ok"]
 # More than any recipient holds; what is larger is a mistake, and must fit 64 bits on the wire.
 CREDIT_MAX = 1 << 40
 
@@ -41,6 +44,15 @@ def credit(events: int, size: int) -> tuple[int, int]:
                 setting="credit" if what == "events" else "credit_bytes",
             )
     return events, size
+
+
+def confirm_mode(given: Any) -> ConfirmMode:
+    """How events are confirmed, or BadSetting with the ways there are."""
+    known = get_args(ConfirmMode)
+    if given not in known:
+        raise BadSetting(f"there is no confirm mode {given!r:.40}; there are: {', '.join(known)}", setting="confirm")
+    chosen: ConfirmMode = given
+    return chosen
 
 
 def same_loop(loop: asyncio.AbstractEventLoop) -> None:

@@ -3,7 +3,8 @@
     async with holdfast.connect("file:./events") as client:
         receipt = await client.queue("orders").send({"sku": 7}, type="order.placed")
 
-One client is one session over one link at a time. It is used from the loop it was opened in; threads use `holdfast.blocking`.
+One client has one link at a time, and over it a session of its own and those it is asked for (`client.session()`). It is used
+from the loop it was opened in; threads use `holdfast.blocking`.
 """
 
 from __future__ import annotations
@@ -15,43 +16,38 @@ from typing import Self
 
 from holdfast.client import checks
 from holdfast.client.administration import Administration
+from holdfast.client.checks import ConfirmMode
 from holdfast.client.connection import Connection
-from holdfast.client.destination import Queue, Topic
+from holdfast.client.dead import DeadEvents
 from holdfast.client.dialer import dialer_for
-from holdfast.client.recipient import CREDIT_BYTES, CREDIT_EVENTS, Incoming
 from holdfast.client.session import Session
-from holdfast.client.url import parse
-from holdfast.errors import BadSetting, Closed
+from holdfast.client.sessions import ClientSession, InSession, checked_name
+from holdfast.client.url import credentials_of, parse_with_password, without_password
+from holdfast.errors import Closed
 
 TIMEOUT_S = 30.0
-NAME_LENGTH_MAX = 255
 
 
-def connect(url: str, *, name: str = "", timeout: float = TIMEOUT_S) -> Client:
-    """A client of the events at `url`: `file:DIR`, `memory:`, `memory:NAME` or `holdfast://HOST[:PORT][,HOST…]`.
+def connect(url: str, *, name: str = "", timeout: float = TIMEOUT_S, password: str | None = None) -> Client:
+    """A client of the events at `url`: `file:DIR`, `memory:`, `memory:NAME`, `holdfast://[USER@]HOST[:PORT][,HOST…]`, or the same
+    with `holdfasts://` for TLS.
 
     To be used as `async with`. `name` says who this program is: it is the source of its events unless they say otherwise.
-    `timeout` is for every call that waits and is given none of its own.
+    `timeout` is for every call that waits and is given none of its own. `password` is the user's of the URL, if it is neither
+    written there nor in the environment as HOLDFAST_PASSWORD.
     """
-    return Client(url, name=name, timeout=timeout)
+    return Client(url, name=name, timeout=timeout, password=password)
 
 
-def _checked_name(name: str) -> str:
-    if not isinstance(name, str) or len(name) > NAME_LENGTH_MAX or not name.isprintable():
-        raise BadSetting(
-            f"a client's name {name!r:.40} is not printable text of at most {NAME_LENGTH_MAX} characters; choose another",
-            setting="name",
-        )
-    return name
-
-
-class Client(Administration):
+class Client(InSession, Administration):
     """A client of one place of events. Made by `connect`, used inside `async with`, in the loop that opened it."""
 
-    def __init__(self, url: str, *, name: str = "", timeout: float = TIMEOUT_S) -> None:
-        self._dialer = dialer_for(parse(url))
-        self.url = url
-        self.name = _checked_name(name)
+    def __init__(self, url: str, *, name: str = "", timeout: float = TIMEOUT_S, password: str | None = None) -> None:
+        parsed = parse_with_password(url, password)
+        self._dialer = dialer_for(parsed)
+        self._credentials = credentials_of(parsed)
+        self.url = without_password(url)
+        self.name = checked_name(name, "client")
         self.timeout = checks.seconds(timeout, TIMEOUT_S)
         self._connection: Connection | None = None
 
@@ -61,20 +57,24 @@ class Client(Administration):
         if self._connection is not None:
             raise Closed("a client is opened once; connect again for another")
         source = self.name or f"{socket.gethostname()}/{os.getpid()}"
-        self._connection = Connection(self._dialer, self.name, source, self.timeout)
+        self._connection = Connection(self._dialer, self.name, source, self.timeout, self._credentials)
         await self._connection.open()
         return self
 
     async def close(self) -> None:
-        """Wait for the receipts of what was sent, then end the session and, if it is embedded, the node."""
+        """Close the receivers, wait for the receipts of what was sent, then end the sessions and, if it is embedded, the node."""
+        await self._close(is_done=True)
+
+    async def _close(self, is_done: bool) -> None:
+        """`is_done`: the program leaves without an error."""
         if self._connection is not None:
-            await self._connection.close()
+            await self._connection.close(is_done)
 
     async def __aenter__(self) -> Self:
         return await self.open()
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self.close()
+        await self._close(is_done=error is None)
 
     def _opened(self) -> Session:
         if self._connection is None:
@@ -84,25 +84,19 @@ class Client(Administration):
         self._connection.check_open()
         return self._connection.session
 
-    def queue(self, name: str) -> Queue:
-        """The queue of this name; created at first use where the server's settings allow it."""
-        return Queue(self._opened(), name)
+    def session(self, confirm: ConfirmMode = "event", *, name: str = "") -> ClientSession:
+        """A session beside the client's own, over the same link: `async with client.session(confirm="client") as session: …`.
 
-    def topic(self, name: str) -> Topic:
-        """The topic of this name; created at first use where the server's settings allow it."""
-        return Topic(self._opened(), name)
+        It has `queue`, `topic`, `subscribe` … as a client has. `confirm` is the mode of its receivers, unless they are given
+        their own: "event" (each event by its verdict), "auto" (each when the next is asked for), "client" (a confirm of one
+        confirms all that the session was handed), "duplicates-ok" (as auto, told to the server seldom).
+        """
+        return ClientSession(self._opened().connection, name or self.name, confirm)
 
-    def subscribe(
-        self,
-        topic: str,
-        name: str | None = None,
-        *,
-        credit: int = CREDIT_EVENTS,
-        credit_bytes: int = CREDIT_BYTES,
-        timeout: float | None = None,
-    ) -> Incoming:
-        """Receive from a topic: with a name, durably; without, what is sent from now on."""
-        return self.topic(topic).subscribe(name, credit=credit, credit_bytes=credit_bytes, timeout=timeout)
+    @property
+    def dead(self) -> DeadEvents:
+        """The events that could not be delivered: `list`, `show`, `replay`, `purge`."""
+        return DeadEvents(self._opened)
 
     @property
     def is_linked(self) -> bool:
@@ -114,6 +108,12 @@ class Client(Administration):
         """The server is short of room: it draws on its reserve, and will refuse events when that is used up."""
         pressure = self._connection.pressure if self._connection is not None else None
         return pressure is not None and pressure.is_short
+
+    async def unblocked(self, timeout: float | None = None) -> None:
+        """Wait until the server is not short of room; at once when it is not. TimedOut when that takes longer."""
+        connection = self._opened().connection
+        checks.same_loop(connection.loop)
+        await connection.unblocked(checks.seconds(timeout, connection.timeout))
 
     @property
     def blocked_reason(self) -> str:

@@ -1,22 +1,39 @@
 """A client's connection: one link at a time, made again for as long as the client is open.
 
-    dial ─▶ greet ─▶ resume the session ─▶ ready ─▶ (link lost) ─▶ back off, dial …
+    dial ─▶ greet ─▶ resume the sessions ─▶ ready ─▶ (link lost) ─▶ back off, dial …
 
-Whoever needs a link waits for `until_ready` with a deadline. The first time, an answer that will not change by waiting (a bad
-version, a damaged journal) is raised at once; later the client goes on trying, because a server may be on its way back.
+It carries the client's own session and any number of others, up to a bound. Each is resumed by itself and is ready by itself:
+none waits for another. Whoever needs a link waits for its session to be ready, with a deadline. The first time, an answer that
+will not change by waiting (a bad version, a damaged journal) is raised at once; later the client goes on trying, because a
+server may be on its way back.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Coroutine
 from typing import Any
 
 from holdfast.client import checks
+from holdfast.client.checks import ConfirmMode
 from holdfast.client.dialer import Dialer
+from holdfast.client.request_reply import Requests
 from holdfast.client.session import Session
-from holdfast.errors import Closed, Damaged, HoldfastError, LinkLost, ProtocolError, Refused, Unreachable, by_code
+from holdfast.client.url import Credentials
+from holdfast.errors import (
+    Closed,
+    Damaged,
+    HoldfastError,
+    LinkLost,
+    ProtocolError,
+    Refused,
+    TimedOut,
+    TooLarge,
+    Unreachable,
+    by_code,
+)
 from holdfast.wire.conversation import Conversation, Role, State, farewell
 from holdfast.wire.frame import FRAME_BYTES_MAX, MAGIC, VERSIONS, Buffer, Frame, Goodbye, Hello, Message, PressureChanged, Welcome
 from holdfast.wire.link import Link
@@ -25,27 +42,38 @@ log = logging.getLogger("holdfast.client")
 
 BACK_OFF_MIN_S = 0.05
 BACK_OFF_MAX_S = 1.0
+# Sessions beside the client's own. A server takes more, so that those of a moment find room too.
+SESSIONS_MAX = 255
+# What a frame has room for.
+NUMBER_MAX = (1 << 16) - 1
 
 
 class Connection:
-    def __init__(self, dialer: Dialer, name: str, source: str, timeout: float) -> None:
+    def __init__(self, dialer: Dialer, name: str, source: str, timeout: float, credentials: Credentials | None = None) -> None:
         self.loop = asyncio.get_running_loop()
         self.timeout = timeout
         self.pressure: PressureChanged | None = None
+        self._under_pressure: list[asyncio.Future[None]] = []
+        self.client = secrets.token_hex(16)  # the same on all links: whose events "not my own" means
         self._dialer = dialer
         self._name = name
+        self._credentials = credentials or Credentials()
         self._link: Link | None = None
         self._conversation = Conversation(Role.CLIENT)
         self._welcomed: asyncio.Future[Welcome] = self.loop.create_future()
         self._lost: asyncio.Future[None] = self.loop.create_future()
-        self._ready: asyncio.Future[None] = self.loop.create_future()
         self._problem: HoldfastError | None = None
         self._closed: HoldfastError | None = None
         self._was_ready = False
+        self._window = 0  # of batches, as the server's welcome said on this link; 0 while there was none
+        self._number = 0
+        self._routes: dict[int, Session] = {}  # by the number of a session on the link
         self._tick: asyncio.TimerHandle | None = None
         self._patience: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self.session = Session(self, 1, name, source)
+        self.session = Session(self, name, source)
+        self._sessions = [self.session]
+        self.requests = Requests(self.session)
 
     # --- what the session needs --------------------------------------------------------------------------------------
 
@@ -71,16 +99,11 @@ class Connection:
         if self._link is not None:
             self._link.flush()
 
-    async def until_ready(self, deadline: float) -> None:
-        """Wait for a link. Unreachable when there is none in time, Closed when there will be none."""
-        self.check_open()
-        checks.same_loop(self.loop)
-        try:
-            async with asyncio.timeout_at(deadline):
-                while not self.session.is_ready:
-                    await asyncio.shield(self._ready)
-        except TimeoutError as problem:
-            raise Unreachable(f"no link to a server in time; nothing was sent: {self.problem_text}") from problem
+    def say_now(self, number: int, message: Message, body: Buffer) -> None:
+        """Send a frame within this call, not at the end of the turn."""
+        if self._link is not None and self._conversation.state is not State.ENDED:
+            self._conversation.say(number, message)
+            self._link.send_now(Frame(number, message, body))
 
     def check_open(self) -> None:
         """Closed after the client was closed."""
@@ -92,6 +115,49 @@ class Connection:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def next_number(self, session: Session) -> int:
+        """A number on the link for a session: what is heard under it is told to that one."""
+        while True:
+            self._number = self._number % NUMBER_MAX + 1
+            if self._number not in self._routes:
+                self._routes[self._number] = session
+                return self._number
+
+    def free_number(self, number: int) -> None:
+        self._routes.pop(number, None)
+
+    # --- sessions beside the client's own ----------------------------------------------------------------------------
+
+    def new_session(self, name: str, confirm: ConfirmMode) -> Session:
+        """One more conversation over the same link. Ready when the server has opened it: wait for that."""
+        self.check_open()
+        if len(self._sessions) > SESSIONS_MAX:
+            raise Refused(f"{SESSIONS_MAX} sessions are open on this client's link; close some, or connect another client")
+        made = Session(self, name, self.session.source, confirm)
+        self._sessions.append(made)
+        if self._window:
+            self.spawn(self._resume(made))
+        return made
+
+    def drop_session(self, session: Session, error: HoldfastError) -> None:
+        """It is closed: whoever still waits for it hears why."""
+        if session in self._sessions:
+            self._sessions.remove(session)
+            self.free_number(session.number)
+            session.fail(error)
+
+    async def _resume(self, session: Session) -> None:
+        """Beside the others. What ends the link ends it for all; what the server refuses ends this session alone."""
+        link = self._link
+        try:
+            await session.resume(self._window, self.deadline(self.timeout))
+        except LinkLost as problem:
+            if link is not None and link is self._link:
+                self._problem = problem
+                self._drop_link(problem)
+        except HoldfastError as problem:
+            self.drop_session(session, problem)
+
     # --- opening and closing -----------------------------------------------------------------------------------------
 
     async def open(self) -> None:
@@ -100,22 +166,26 @@ class Connection:
         try:
             await self._dialer.open()
             self.spawn(self._keep_linked())
-            await self.until_ready(deadline)
+            await self.session.until_ready(deadline)
         except BaseException:
             await self._end(Closed("the client could not be opened"))
             raise
 
-    async def close(self) -> None:
+    async def close(self, is_done: bool = True) -> None:
         if self._closed is not None:
             return
         checks.same_loop(self.loop)
-        await self.session.close(min(self.timeout, 5.0) if self.session.is_ready else 0)
+        await asyncio.gather(*(each.close(self.closing_timeout(each), is_done) for each in self._sessions))
         await self._end(Closed("the client was closed by this program; connect again to go on"))
+
+    def closing_timeout(self, session: Session) -> float:
+        """How long closing may wait for the server: not at all without a link."""
+        return min(self.timeout, 5.0) if session.is_ready else 0
 
     async def _end(self, error: HoldfastError) -> None:
         self._closed = error
-        self.session.fail(error)
-        self._fail_ready(error)
+        for session in self._sessions:
+            session.fail(error)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -123,11 +193,6 @@ class Connection:
         if self._patience is not None:
             self._patience.cancel()
         await self._dialer.close()
-
-    def _fail_ready(self, error: HoldfastError) -> None:
-        if not self._ready.done():
-            self._ready.set_exception(error)
-            self._ready.exception()  # heard by whoever waits; nobody has to
 
     # --- links -------------------------------------------------------------------------------------------------------
 
@@ -144,7 +209,7 @@ class Connection:
                 self._problem = problem if isinstance(problem, HoldfastError) else Unreachable(str(problem))
                 self._drop_link(self._problem)
                 if not self._was_ready and isinstance(problem, Refused | Damaged):
-                    self._fail_ready(problem)
+                    self.session.fail_ready(problem)
                     return
             if self._was_ready and self.loop.time() - began > BACK_OFF_MAX_S:
                 back_off_s = BACK_OFF_MIN_S
@@ -162,7 +227,7 @@ class Connection:
         link.received, link.lost = self._received, lambda error: self._link_lost(link, error)
         self._link = link
         self._beat()
-        self.say(0, Hello(MAGIC, list(VERSIONS), self._name))
+        self.say(0, Hello(MAGIC, list(VERSIONS), self._name, self._credentials.user, self._credentials.password, self.client))
         try:
             async with asyncio.timeout_at(deadline):
                 welcome = await self._welcomed
@@ -172,6 +237,9 @@ class Connection:
             raise ProtocolError(
                 f"the server takes frames of {welcome.frame_bytes_max} bytes; this client needs {FRAME_BYTES_MAX}"
             )
+        self._window = welcome.window
+        for session in self._sessions[1:]:
+            self.spawn(self._resume(session))
         await self.session.resume(welcome.window, deadline)
         if self._was_ready:
             log.info("linked again to %s (%s)", welcome.node, link.peer)
@@ -183,20 +251,20 @@ class Connection:
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
-        if not self._ready.done():
-            self._ready.set_result(None)
 
     def _lose_patience_later(self) -> None:
         self._patience = self.loop.call_later(self.timeout, self._lose_patience)
 
     def _lose_patience(self) -> None:
-        self.session.unreachable(Unreachable(f"no link to a server for {self.timeout:g} s; still trying: {self.problem_text}"))
+        error = Unreachable(f"no link to a server for {self.timeout:g} s; still trying: {self.problem_text}")
+        for session in self._sessions:
+            session.unreachable(error)
 
     def _link_lost(self, link: Link, error: Exception | None) -> None:
         if link is not self._link:
             return
         said = error if isinstance(error, HoldfastError) else None
-        if said is not None and not self._welcomed.done():
+        if isinstance(said, ProtocolError | TooLarge) and not self._welcomed.done():
             said = ProtocolError(f"{link.peer} does not answer as a Holdfast server does; are host and port right?")
         sentence = f"the link to {link.peer} was lost ({error or 'closed by the server'})"
         if self._problem is None or said is not None:
@@ -217,14 +285,15 @@ class Connection:
 
     def _forget_link(self, error: HoldfastError | None) -> None:
         self._link = None
-        if self._ready.done() and self._closed is None:
-            self._ready = self.loop.create_future()
+        self._feel(None)
+        self._window = 0
+        if self._patience is None and self._closed is None:
             self._lose_patience_later()
         if self._tick is not None:
             self._tick.cancel()
-        self.session.link_lost(
-            LinkLost("the link was lost after this was sent and before it was answered; it may have been done")
-        )
+        lost = LinkLost("the link was lost after this was sent and before it was answered; it may have been done")
+        for session in self._sessions:
+            session.link_lost(lost)
         if not self._welcomed.done():
             self._welcomed.set_exception(error or LinkLost("the link was closed during the greeting"))
             self._welcomed.exception()
@@ -238,15 +307,38 @@ class Connection:
             reply = self._conversation.hear(frame)
             if reply is not None:
                 self.say(0, reply)
-            elif frame.session == self.session.number or frame.session == self.session.number + 1:
-                self.session.received(frame.message, frame.body)
+            elif frame.session:
+                session = self._routes.get(frame.session)
+                if session is not None:  # otherwise it was closed while this was on its way
+                    session.received(frame.message, frame.body)
             else:
                 self._received_of_link(frame.message)
             if isinstance(frame.message, PressureChanged):
-                self.pressure = frame.message
+                self._feel(frame.message)
         except HoldfastError as problem:
             self._problem = problem
             self._drop_link(problem)
+
+    def _feel(self, pressure: PressureChanged | None) -> None:
+        """The server is short of room, or is not any more; a new link begins without."""
+        self.pressure = pressure
+        if pressure is None or not pressure.is_short:
+            for future in self._under_pressure:
+                if not future.done():
+                    future.set_result(None)
+            self._under_pressure.clear()
+
+    async def unblocked(self, timeout: float) -> None:
+        """Wait until the server is not short of room."""
+        try:
+            async with asyncio.timeout(timeout):
+                while self.pressure is not None and self.pressure.is_short:
+                    future: asyncio.Future[None] = self.loop.create_future()
+                    self._under_pressure.append(future)
+                    await future
+        except TimeoutError as problem:
+            reason = self.pressure.reason if self.pressure is not None else ""
+            raise TimedOut(f"the server is still short of room after {timeout:g} s ({reason}); wait longer") from problem
 
     def _received_of_link(self, message: Message) -> None:
         if isinstance(message, Welcome) and not self._welcomed.done():

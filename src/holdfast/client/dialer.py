@@ -1,16 +1,22 @@
-"""Where links come from: a server over TCP, or a node in this process.
+"""Where links come from: a server over TCP, with TLS or without, or a node in this process.
 
-An embedded node is opened when the client is, and closed with it; whatever is wrong with its folder is said by `open`.
+A password is never handed to a connection on which others could read it, unless the URL says so. An embedded node is opened when
+the client is, and closed with it; whatever is wrong with its folder is said by `open`.
 """
 
 from __future__ import annotations
 
+import ipaddress
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from holdfast.client.url import FileUrl, MemoryUrl, ServerUrl, Url
+from holdfast.errors import BadUrl
 from holdfast.wire.link import Link
 
 if TYPE_CHECKING:
+    import ssl
+
     from holdfast.node.embedded import Embedded
 
 # One host of several must not use up the patience for all.
@@ -29,19 +35,46 @@ class Dialer(Protocol):
 class ServerDialer:
     """Tries the hosts in turn, beginning with the one after the last tried."""
 
-    def __init__(self, hosts: tuple[tuple[str, int], ...]) -> None:
-        self._hosts = hosts
+    def __init__(self, url: ServerUrl) -> None:
+        self._url = url
+        self._tls: ssl.SSLContext | None = None
         self._turn = 0
 
     async def open(self) -> None:
-        pass
+        if self._url.is_tls:
+            from holdfast.wire import tls
+
+            files = (self._url.ca, self._url.certificate, self._url.key)
+            self._tls = tls.client_context(*(Path(each) if each else None for each in files))
 
     async def dial(self, timeout: float) -> Link:
         from holdfast.wire import tcp
 
-        host = self._hosts[self._turn % len(self._hosts)]
+        host, port = self._url.hosts[self._turn % len(self._url.hosts)]
         self._turn += 1
-        return await tcp.dial(host, min(timeout, DIAL_TIMEOUT_S))
+        self._check_private(host)
+        link = await tcp.dial((host, port), min(timeout, DIAL_TIMEOUT_S), self._tls)
+        try:
+            self._check_private(link.peer.rpartition(":")[0])
+        except BadUrl:
+            link.close()
+            raise
+        return link
+
+    def _check_private(self, host: str) -> None:
+        """BadUrl if our password could be read on its way to this address; a name is judged when it has become one."""
+        if self._url.is_tls or self._url.is_insecure or not self._url.credentials.password:
+            return
+        try:
+            address = ipaddress.ip_address(host.partition("%")[0])
+        except ValueError:
+            return
+        if not (getattr(address, "ipv4_mapped", None) or address).is_loopback:
+            raise BadUrl(
+                f"the password would travel to {host} in the clear; write holdfasts:// for TLS, "
+                "or add ?insecure=yes if nobody else is on the way",
+                host=host,
+            )
 
     async def close(self) -> None:
         pass
@@ -73,4 +106,4 @@ class EmbeddedDialer:
 
 
 def dialer_for(url: Url) -> Dialer:
-    return ServerDialer(url.hosts) if isinstance(url, ServerUrl) else EmbeddedDialer(url)
+    return ServerDialer(url) if isinstance(url, ServerUrl) else EmbeddedDialer(url)

@@ -4,7 +4,8 @@ Stands in the place of a session's `Producer`. It makes no batches and gives no 
 whoever recorded them keeps them until `receipted_through` has passed them. After a lost link it asks how far the server has
 come, and sends the rest of what is in flight again; the server drops what it has (rule 6).
 
-A refused command stays in flight, so that `receipted_through` never passes it, and ends the forwarding with the reason.
+A refused command stays in flight, so that `receipted_through` never passes it, and ends the forwarding with the reason. One that
+was refused because its destination is full is sent again when the server says that it is free.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.client.connection import Connection
 from holdfast.client.dialer import dialer_for
 from holdfast.client.gathering import Kind
-from holdfast.client.url import parse
-from holdfast.errors import HoldfastError
-from holdfast.wire.frame import Buffer, OpenProducer, Receipted, Send
+from holdfast.client.url import credentials_of, parse_with_password
+from holdfast.errors import Blocked, HoldfastError
+from holdfast.wire.frame import Buffer, DestinationPressure, OpenProducer, Receipted, Send
 
 if TYPE_CHECKING:
     from holdfast.client.session import Session
@@ -46,6 +47,8 @@ class Forwarding:
         self._sent_through = first_sequence - 1
         self._in_flight: dict[int, ReadyCommand] = {}
         self._refusals: dict[int, HoldfastError] = {}
+        self._full: dict[str, None] = {}  # destinations that are full
+        self._held_back: dict[int, str] = {}  # by sequence, for which destination
         self._error: HoldfastError | None = None
         self._changed = asyncio.Event()
 
@@ -91,9 +94,32 @@ class Forwarding:
         self._note_receipts()
 
     def refused(self, sequence: int, error: HoldfastError) -> None:
-        if sequence in self._in_flight:
+        if sequence not in self._in_flight:
+            return
+        if isinstance(error, Blocked) and "destination" in error.fields:
+            self._held_back[sequence] = error.fields["destination"]
+            self._send_held_back()
+        else:
             self._refusals[sequence] = error
             self._changed.set()
+
+    def told(self, message: DestinationPressure) -> None:
+        """A destination is full, or free again."""
+        if message.is_blocked:
+            self._full[message.destination] = None
+        else:
+            self._full.pop(message.destination, None)
+            self._send_held_back()
+
+    def _send_held_back(self) -> None:
+        for sequence in sorted(each for each, destination in self._held_back.items() if destination not in self._full):
+            del self._held_back[sequence]
+            self._say(self._in_flight[sequence])
+
+    def link_lost(self) -> None:
+        """On the next link all that is in flight is sent again, and the server says again what is full."""
+        self._full.clear()
+        self._held_back.clear()
 
     def begin_anew(self) -> None:
         """A durable producer outlives its session."""
@@ -133,7 +159,8 @@ async def open_forwarding(
     url: str, producer: str, first_sequence: int, timeout: float, name: str = ""
 ) -> AsyncIterator[Forwarding]:
     """A connection of its own to a URL, for the commands of one durable producer."""
-    connection = Connection(dialer_for(parse(url)), name, "", timeout)
+    parsed = parse_with_password(url)
+    connection = Connection(dialer_for(parsed), name, "", timeout, credentials_of(parsed))
     forwarding = Forwarding(connection.session, producer, first_sequence)
     connection.session.producer = forwarding  # type: ignore[assignment]  # this session is never asked to gather
     await connection.open()

@@ -43,8 +43,8 @@ class Waiter:
 class Gathering:
     __slots__ = (
         "_entry", "_first_id", "_has_groups", "_ids", "_places", "_proof", "_withdrawn", "after", "bodies", "command",
-        "count", "delay_ms", "destination", "earliest_expiry_ms", "error", "finished", "heads", "is_open", "key", "kind",
-        "latest_expiry_ms", "priority", "sequence", "size", "waiters", "was_sent",
+        "count", "delay_ms", "destination", "earliest_expiry_ms", "error", "finished", "heads", "is_open", "is_trying", "key",
+        "kind", "latest_expiry_ms", "priority", "sequence", "size", "waiters", "was_sent",
     )  # fmt: skip
 
     def __init__(self, key: object, destination: str, kind: Kind, priority: int, delay_ms: int, after: int) -> None:
@@ -66,6 +66,7 @@ class Gathering:
         self.sequence = 0
         self.was_sent = False
         self.is_open = True
+        self.is_trying = False  # it is not held back for a destination that is full, but refused
         self.error: HoldfastError | None = None
         self._has_groups = False
         self._ids: dict[int, str] = {}
@@ -107,16 +108,33 @@ class Gathering:
         """Become the command that is sent, and sent again."""
         if self._withdrawn:
             self._leave_out_withdrawn()
-        self.count = len(self.heads)
         self.sequence = sequence
+        encoded = self.to_batch(source, ids, now_ms)
+        self.command = command.encode(command.BatchCommand(self.destination, producer, sequence), encoded)
+        self.heads, self.bodies = [], []
+
+    def to_batch(self, source: str, ids: Counter, now_ms: int) -> bytes:
+        """The batch of what is gathered, with ids of its own."""
+        self.count = len(self.heads)
         self._first_id = ids.take(self.count)
-        encoded = batch.encode(
+        return batch.encode(
             self.heads, self.bodies, source=source, first_id=self._first_id, priority=self.priority,
             not_before_ms=now_ms + self.delay_ms if self.delay_ms else 0, earliest_expiry_ms=self.earliest_expiry_ms,
             latest_expiry_ms=self.latest_expiry_ms, has_groups=self._has_groups,
         )  # fmt: skip
-        self.command = command.encode(command.BatchCommand(self.destination, producer, sequence), encoded)
-        self.heads, self.bodies = [], []
+
+    def unseal(self) -> None:
+        """It was refused as it is, and nothing of it was accepted: it waits again as it did before it was sealed."""
+        _, payload = command.decode(self.command)
+        sealed = batch.Batch(payload)
+        places = range(self.count) if self._places is None else self._places
+        self.heads = [b""] * (self.count + len(self._withdrawn))
+        self.bodies = list(self.heads)
+        for place, index in enumerate(places):
+            self.heads[index], self.bodies[index] = bytes(sealed.head(place)), bytes(sealed.body(place))
+        self._places = None
+        self.command = b""
+        self.was_sent = False
 
     def _leave_out_withdrawn(self) -> None:
         kept = [index for index in range(len(self.heads)) if index not in self._withdrawn]
@@ -137,6 +155,7 @@ class Gathering:
     def refuse(self, error: HoldfastError) -> None:
         """It was not accepted, or nobody knows: everyone who waits hears why."""
         self.error = error
+        self.count = self.count or len(self.heads) - len(self._withdrawn)
         self._finish()
         for waiter in self.waiters:
             if not waiter.future.done():

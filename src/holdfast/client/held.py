@@ -30,6 +30,17 @@ class Held:
         self._firsts.insert(at, first)
         self._lasts.insert(at, last)
 
+    def add_one(self, position: int) -> None:
+        """One more; nearly always the next."""
+        if self._lasts and self._lasts[-1] == position - 1:
+            self._lasts[-1] = position
+        else:
+            self.add(position, position)
+
+    def __contains__(self, position: int) -> bool:
+        at = bisect_left(self._lasts, position)
+        return at < len(self._lasts) and self._firsts[at] <= position
+
     def remove(self, first: int, last: int) -> None:
         """These are held no more; a range may be wider than what is held."""
         begin = bisect_left(self._lasts, first)

@@ -59,11 +59,11 @@ class Pipeline:
                 gathering.size = size
                 return self._taken
         self.put(prepare(data, fields))
-        return self._taken if self._producer.has_room else self._producer.room(self._timeout)
+        return self._taken if self._producer.has_room(self._destination) else self.room()
 
     async def room(self) -> None:
         """Wait until not too much is unsent."""
-        await self._producer.room(self._timeout)
+        await self._producer.room(self._destination, self._timeout)
 
     def put(self, event: Outgoing) -> None:
         """Take a prepared event, whether there is room or not."""
@@ -71,7 +71,7 @@ class Pipeline:
             raise self._error
         if self._is_closed:
             raise Closed("the pipeline was left; open another to send more")
-        self._session.connection.check_open()
+        self._session.check_open()
         gathering = self._producer.gathering(self, self._destination, self._kind, event.priority, event.delay_ms)
         if not self._gatherings or gathering is not self._gatherings[-1]:
             self._gatherings.append(gathering)
@@ -105,6 +105,9 @@ class Pipeline:
                 async with asyncio.timeout_at(deadline):
                     await future
             except TimeoutError as problem:
+                self._producer.give_up_unsent(self._gatherings)
+                if not self._unfinished:
+                    break  # all that was missing was held back
                 raise LinkLost(
                     f"not everything was receipted within {allowed:g} s; what was not may have been accepted, or still be, once"
                 ) from problem

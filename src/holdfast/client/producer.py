@@ -20,20 +20,24 @@ In the latter case the batch stays, and is sent again until the client is closed
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections import deque
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from holdfast.client.alarm import Alarm, too_late, wake
+from holdfast.client.flow import Flow
 from holdfast.client.gathering import Gathering, Kind, Waiter
 from holdfast.client.outgoing import Outgoing
 from holdfast.client.receipt import Receipt
-from holdfast.errors import HoldfastError, LinkLost, OutcomeUnknown, TimedOut, Unreachable
-from holdfast.wire.frame import ForgetProducer, OpenProducer, Receipted, Send
+from holdfast.errors import Blocked, HoldfastError, LinkLost, OutcomeUnknown, TimedOut
+from holdfast.wire.frame import DestinationPressure, ForgetProducer, OpenProducer, Receipted, Send
 
 if TYPE_CHECKING:
     from holdfast.client.session import Session
 
+# Identifiers left of a start at which a new one is fetched; a start has four thousand million.
+IDENTIFIERS_LOW = 1 << 30
 # Full batches that may wait for the window before a pipeline is held back.
 WAITING_MAX = 8
 
@@ -48,6 +52,7 @@ class Producer:
         self._open: dict[object, Gathering] = {}
         self._waiting: deque[Gathering] = deque()
         self._in_flight: dict[int, Gathering] = {}
+        self.flow = Flow()
         self._hole: int | None = None
         self._must_forget = False
         self._to_forget = ""
@@ -55,8 +60,7 @@ class Producer:
         self._is_opening = False
         self._waiting_for_room: list[asyncio.Future[None]] = []
         self._waiting_for_end: list[asyncio.Future[None]] = []
-        self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_at = math.inf
+        self._alarm = Alarm(self._loop, self._rang)
 
     # --- taking events -----------------------------------------------------------------------------------------------
 
@@ -81,45 +85,63 @@ class Producer:
             self._close(gathering)
             self.flush()
 
-    async def send(self, destination: str, kind: Kind, event: Outgoing, timeout: float) -> Receipt:
+    def send(self, destination: str, kind: Kind, event: Outgoing, timeout: float) -> asyncio.Future[Receipt]:
+        """Take an event; its receipt is to be waited for."""
         is_lone = self._is_idle()
         gathering = (
             Gathering(destination, destination, kind, event.priority, event.delay_ms, after=0)
             if is_lone
             else self.gathering(destination, destination, kind, event.priority, event.delay_ms)
         )
-        deadline = self._loop.time() + timeout
-        waiter = Waiter(gathering.add(event), self._loop.create_future(), deadline)
-        gathering.waiters.append(waiter)
-        self._watch(deadline)
+        receipt = self._add(gathering, event, timeout)
         if is_lone:  # nothing to gather with: it goes within this call
             gathering.is_open = False
-            self._transmit(gathering)
-            self._session.connection.push()
+            self._prepare(gathering)
+            self._session.connection.say_now(self._session.number, Send(gathering.sequence, kind), gathering.command)
         else:
             self.added(gathering)
-        return await waiter.future
+        return receipt
+
+    def try_send(self, destination: str, kind: Kind, event: Outgoing, timeout: float) -> asyncio.Future[Receipt]:
+        """As `send`, in a batch of its own, after what was sent before; refused, not held back, while the destination is full."""
+        if self.flow.is_blocked(destination):
+            raise self.flow.refusal(destination)
+        if destination in self._open:
+            self._close(self._open[destination])
+        gathering = Gathering(self, destination, kind, event.priority, event.delay_ms, after=0)
+        gathering.is_open, gathering.is_trying = False, True
+        receipt = self._add(gathering, event, timeout)
+        self._waiting.append(gathering)
+        self.flush()
+        return receipt
+
+    def _add(self, gathering: Gathering, event: Outgoing, timeout: float) -> asyncio.Future[Receipt]:
+        waiter = Waiter(gathering.add(event), self._loop.create_future(), self._loop.time() + timeout)
+        gathering.waiters.append(waiter)
+        self._alarm.watch(waiter.deadline)
+        return waiter.future
 
     def _is_idle(self) -> bool:
         """Nothing is under way or waits, and a batch can be sent at once."""
-        if self._in_flight or self._open or self._waiting or self._hole is not None:
+        if self._in_flight or self._open or self._waiting or self._hole is not None or self.flow:
             return False
         return bool(self._id) and self._session.is_ready
 
-    @property
-    def has_room(self) -> bool:
-        return len(self._waiting) < WAITING_MAX
+    def has_room(self, destination: str) -> bool:
+        """A full batch for this destination may be added."""
+        return len(self._waiting) < WAITING_MAX and (not self.flow or self.flow.held_for(destination) < WAITING_MAX)
 
-    async def room(self, timeout: float) -> None:
+    async def room(self, destination: str, timeout: float) -> None:
         """Wait until a full batch may be added."""
-        while not self.has_room:
+        deadline = self._loop.time() + timeout
+        while not self.has_room(destination):
             future = self._loop.create_future()
             self._waiting_for_room.append(future)
             try:
-                async with asyncio.timeout(timeout):
+                async with asyncio.timeout_at(deadline):
                     await future
             except TimeoutError as problem:
-                raise self._too_late(False, timeout) from problem
+                raise too_late(self._session, destination, False, timeout) from problem
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
@@ -140,32 +162,69 @@ class Producer:
             self._open_producer()
             return
         for gathering in list(self._open.values()):
-            if not self._in_flight or gathering.after <= receipted:
+            is_due = not self._in_flight or gathering.after <= receipted
+            if is_due and not self.flow.is_blocked(gathering.destination):
                 self._close(gathering)
         while self._waiting and len(self._in_flight) < self._window:
             gathering = self._waiting.popleft()
             if gathering.is_empty:
                 gathering.refuse(TimedOut("nothing was left of this batch"))
+            elif self.flow.is_blocked(gathering.destination):
+                self.flow.hold(gathering)
             else:
                 self._transmit(gathering)
         self._tell_waiting()
 
     def _transmit(self, gathering: Gathering) -> None:
-        gathering.seal(self._id, self._next, self._session.source, self._session.ids, time.time_ns() // 1_000_000)
-        self._session.watch_ids()
-        self._in_flight[self._next] = gathering
-        self._next += 1
+        self._prepare(gathering)
         self._say(gathering)
 
-    def _say(self, gathering: Gathering) -> None:
+    def _prepare(self, gathering: Gathering) -> None:
+        """It is under way from here on, and is sent next."""
+        gathering.seal(self._id, self._next, self._session.source, self._session.ids, time.time_ns() // 1_000_000)
+        if self._session.ids.left < IDENTIFIERS_LOW:
+            self._session.fetch_ids()
+        self._in_flight[self._next] = gathering
+        self._next += 1
         gathering.was_sent = True
+
+    def _say(self, gathering: Gathering) -> None:
         self._session.say(Send(gathering.sequence, gathering.kind), gathering.command)
 
     def _tell_waiting(self) -> None:
-        if self._waiting_for_room and self.has_room:
-            _wake(self._waiting_for_room)
-        if self._waiting_for_end and not (self._in_flight or self._waiting or self._open):
-            _wake(self._waiting_for_end)
+        if self._waiting_for_room and len(self._waiting) < WAITING_MAX:
+            wake(self._waiting_for_room)
+        if self._waiting_for_end and self._is_all_done:
+            wake(self._waiting_for_end)
+
+    @property
+    def _is_all_done(self) -> bool:
+        return not (self._in_flight or self._waiting or self._open) and self.flow.is_empty
+
+    # --- flow control ------------------------------------------------------------------------------------------------
+
+    def told(self, message: DestinationPressure) -> None:
+        """A destination is full, or free again: what was held back for it goes first."""
+        if message.is_blocked:
+            self.flow.block(message.destination, message.reason)
+        else:
+            self._waiting.extendleft(reversed(self.flow.unblock(message.destination)))
+            self.flush()
+
+    def link_lost(self) -> None:
+        """On the next link the server says again what is full."""
+        self._waiting.extendleft(reversed(self.flow.unblock_all()))
+
+    def give_up_unsent(self, gatherings: Iterable[Gathering]) -> None:
+        """Whoever made these waits no longer: what of them was not sent is refused, because its destination is full."""
+        for gathering in [each for each in gatherings if not each.was_sent and self.flow.is_blocked(each.destination)]:
+            if self._open.get(gathering.key) is gathering:
+                del self._open[gathering.key]
+                gathering.is_open = False
+            elif not self.flow.drop(gathering) and gathering in self._waiting:
+                self._waiting.remove(gathering)
+            gathering.refuse(self.flow.refusal(gathering.destination))
+        self._tell_waiting()
 
     # --- what became of it -------------------------------------------------------------------------------------------
 
@@ -184,7 +243,10 @@ class Producer:
             return
         self._hole = sequence if self._hole is None else min(self._hole, sequence)
         self._must_forget |= isinstance(error, OutcomeUnknown)  # its number may be used
-        gathering.refuse(error)
+        if isinstance(error, Blocked) and "destination" in error.fields and not gathering.is_trying:
+            self.flow.take_back(gathering)
+        else:
+            gathering.refuse(error)
         self._go_on(sequence)
 
     def _go_on(self, sequence: int) -> None:
@@ -204,6 +266,7 @@ class Producer:
             self._next = self._hole
         self._hole = None
         self._must_forget = False
+        self._waiting.extendleft(reversed(self.flow.returned()))
 
     async def _forget(self) -> None:
         """What it left behind a hole is placed now, before anything that a new producer sends."""
@@ -247,7 +310,10 @@ class Producer:
         if answer["last_sequence"] + 1 < min((*self._in_flight, unused)):
             self.begin_anew()
         for sequence in sorted(self._in_flight):
-            self._say(self._in_flight[sequence])
+            if self.flow.is_behind(self._in_flight[sequence]):  # not accepted either, and must not be before the other is
+                self.flow.take_back(self._in_flight.pop(sequence))
+            else:
+                self._say(self._in_flight[sequence])
         if self._hole is not None and not self._in_flight:
             self._mend()
 
@@ -264,6 +330,7 @@ class Producer:
         self._next = 1
         self._hole = None
         self._must_forget = False
+        self._waiting.extendleft(reversed(self.flow.returned()))
         error = LinkLost(
             "the link was lost for so long that the server forgot the session; whether this was accepted is not known"
         )
@@ -271,7 +338,7 @@ class Producer:
             gathering.refuse(error)
 
     def _refuse_waiting(self, error: HoldfastError) -> None:
-        refused = [*self._waiting, *self._open.values()]
+        refused = [*self.flow.give_up(), *self._waiting, *self._open.values()]
         self._waiting.clear()
         self._open.clear()
         for gathering in refused:
@@ -281,8 +348,7 @@ class Producer:
 
     def fail(self, error: HoldfastError) -> None:
         """The client is closed."""
-        if self._alarm is not None:
-            self._alarm.cancel()
+        self._alarm.cancel()
         in_flight, self._in_flight = self._in_flight, {}
         for gathering in in_flight.values():
             gathering.refuse(LinkLost("the client was closed before the receipt came; whether this was accepted is not known"))
@@ -290,34 +356,23 @@ class Producer:
 
     async def flushed(self, timeout: float) -> None:
         """Wait until everything is receipted or refused."""
-        while self._in_flight or self._waiting or self._open:
+        while not self._is_all_done:
             future = self._loop.create_future()
             self._waiting_for_end.append(future)
             try:
                 async with asyncio.timeout(timeout):
                     await future
             except TimeoutError as problem:
-                raise self._too_late(bool(self._in_flight), timeout) from problem
+                raise too_late(self._session, "", bool(self._in_flight), timeout) from problem
 
     # --- time --------------------------------------------------------------------------------------------------------
 
-    def _watch(self, deadline: float) -> None:
-        """One alarm for all: with equal timeouts it is set once and stays, however many sends come and go."""
-        if deadline >= self._alarm_at:
-            return
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._alarm_at = deadline
-        self._alarm = self._loop.call_at(deadline, self._ring)
-
-    def _ring(self) -> None:
+    def _rang(self, now: float) -> None:
         """Tell those whose time is over, and set the alarm for the next."""
-        self._alarm, self._alarm_at = None, math.inf
-        now = self._loop.time()
-        for gathering in [*self._in_flight.values(), *self._waiting, *self._open.values()]:
+        for gathering in [*self._in_flight.values(), *self.flow, *self._waiting, *self._open.values()]:
             self._expire(gathering, now)
             for waiter in gathering.waiters:
-                self._watch(waiter.deadline)
+                self._alarm.watch(waiter.deadline)
 
     def _expire(self, gathering: Gathering, now: float) -> None:
         late = [waiter for waiter in gathering.waiters if waiter.deadline <= now]
@@ -328,7 +383,7 @@ class Producer:
             if not gathering.was_sent:
                 gathering.withdraw(waiter.index)
             if not waiter.future.done():
-                waiter.future.set_exception(self._too_late(gathering.was_sent))
+                waiter.future.set_exception(too_late(self._session, gathering.destination, gathering.was_sent))
         if not gathering.was_sent and gathering.is_empty:
             self._drop(gathering)
 
@@ -336,23 +391,7 @@ class Producer:
         """Nothing is left of it: while there is no link, such ones must not pile up."""
         if gathering.is_open:
             self._close(gathering)
-        self._waiting.remove(gathering)
+        if not self.flow.drop(gathering):
+            self._waiting.remove(gathering)
         gathering.refuse(TimedOut("nothing was left of this batch"))
         self._tell_waiting()
-
-    def _too_late(self, was_sent: bool, timeout: float | None = None) -> HoldfastError:
-        within = "" if timeout is None else f" within {timeout:g} s"
-        if was_sent:
-            return LinkLost(f"sent, and no receipt came{within}; it may have been accepted, or still be, once")
-        if not self._session.is_ready:
-            return Unreachable(f"no link to a server{within}; nothing was sent: {self._session.connection.problem_text}")
-        return TimedOut(
-            f"the server takes events more slowly than they are sent, and this was not sent{within}; send it again later"
-        )
-
-
-def _wake(waiting: list[asyncio.Future[None]]) -> None:
-    for future in waiting:
-        if not future.done():
-            future.set_result(None)
-    waiting.clear()

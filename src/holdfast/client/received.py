@@ -10,21 +10,25 @@ whether it was applied: `await incoming.settled()`, or leaving the receiver, wai
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
-from holdfast.errors import BadSetting, Refused
+from holdfast.client.death import Death, checked_reason, deaths_of
+from holdfast.client.large import EventStream
+from holdfast.client.outgoing import EventFields
+from holdfast.errors import BadSetting, Refused, TooLarge
 from holdfast.event import identifier
 from holdfast.event.batch import Batch
 from holdfast.event.event import Head, PropertyValue, decode_data, decode_head, from_microseconds
+from holdfast.wire.message import Death as TravellingDeath
 
 if TYPE_CHECKING:
+    from holdfast.client.receipt import Receipt
     from holdfast.client.recipient import Incoming
 
-REASON_LENGTH_MAX = 1_000
 DELAY_SECONDS_MAX = 10 * 365 * 86_400
 
 
@@ -38,6 +42,8 @@ class Handed(msgspec.Struct, eq=False):
     deliveries: int
     size: int
     generation: int
+    destination: str = ""  # where it was sent, when that is not where the receiver is attached
+    deaths: Sequence[TravellingDeath] = ()  # of the dead queue: why all of these are there
 
 
 class Received(msgspec.Struct, eq=False):
@@ -58,6 +64,11 @@ class Received(msgspec.Struct, eq=False):
         self._verdict = verdict
         return is_new
 
+    @property
+    def is_decided(self) -> bool:
+        """A verdict was given on it, by itself."""
+        return bool(self._verdict)
+
     def _look(self) -> Head:
         if self._head is None:
             self._head = decode_head(self._handed.batch.head(self._index))
@@ -67,13 +78,47 @@ class Received(msgspec.Struct, eq=False):
 
     @property
     def data(self) -> Any:
-        """What was sent: bytes, text, or what JSON holds."""
+        """What was sent: bytes, text, or what JSON holds. TooLarge for a large event: see `open_stream`."""
         return decode_data(self.body, self._look().datacontenttype)
 
     @property
     def body(self) -> memoryview:
-        """The data as it travelled, not decoded and not copied."""
-        return self._handed.batch.body(self._index)
+        """The data as it travelled, not decoded and not copied. TooLarge for a large event."""
+        found = self._handed.batch.body(self._index)
+        if not len(found) and self.is_large:
+            raise TooLarge(
+                f"the event at {self.position} has {self.size} bytes and is not in memory; "
+                "read it with `async with event.open_stream() as stream`",
+                position=self.position,
+                size=self.size,
+            )
+        return found
+
+    @property
+    def is_large(self) -> bool:
+        """It was sent with `send_stream` and is read with `open_stream`."""
+        return self._look().large is not None
+
+    @property
+    def size(self) -> int:
+        """How many bytes its data has."""
+        large = self._look().large
+        return len(self._handed.batch.body(self._index)) if large is None else large.size
+
+    @property
+    def handed(self) -> Handed:
+        """The slice it came with."""
+        return self._handed
+
+    def decide_in_transaction(self) -> bool:
+        """A transaction decides on it from now on; whether this is news."""
+        return self._decide("confirmed in a transaction")
+
+    def _stream(self) -> EventStream:
+        incoming: Incoming = self._handed.incoming
+        large = self._look().large
+        body = b"" if large is not None else self.body
+        return EventStream(incoming.session, incoming.receiver, self.position, large, body)
 
     @property
     def id(self) -> str:
@@ -128,6 +173,11 @@ class Received(msgspec.Struct, eq=False):
         """When it expires, in ms since 1970; 0 for never."""
         return self._look().expires_at_ms
 
+    @property
+    def head(self) -> Head:
+        """All that was sent of it beside its data, as it travelled."""
+        return self._look()
+
     # --- its delivery ------------------------------------------------------------------------------------------------
 
     @property
@@ -145,8 +195,15 @@ class Received(msgspec.Struct, eq=False):
 
     @property
     def destination(self) -> str:
-        destination: str = self._handed.incoming.destination
+        """Where it was sent: for a receiver of a pattern, the topic; for one of the dead events, where it was sent once."""
+        destination: str = self._handed.destination or self._handed.incoming.destination
         return destination
+
+    @property
+    def dead(self) -> tuple[Death, ...]:
+        """Of an event of the dead queue `_DMQ`: why it is there, oldest first; one for each subscription that gave it up.
+        Empty for any other event."""
+        return deaths_of(self._handed.deaths)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.destination!r} at {self.position}, id={self.id!r}, type={self.type!r})"
@@ -155,15 +212,28 @@ class Received(msgspec.Struct, eq=False):
 class ReceivedEvent(Received, eq=False):
     """An event as `async for event in incoming` hands it out."""
 
+    def open_stream(self) -> EventStream:
+        """Read its data piece by piece: `async with event.open_stream() as stream: async for chunk in stream: …`."""
+        return self._stream()
+
     def confirm(self) -> Awaitable[None]:
         """Finished with it."""
         handed = self._handed
         incoming: Incoming = handed.incoming
         if self._verdict:
             self._decide("confirmed")
-            return incoming.noted
+            return incoming.confirmed_again(handed.generation)
         self._verdict = "confirmed"
         return incoming.note_confirm(handed.first + self._index, handed.generation)
+
+    async def reply(self, data: Any = None, *, timeout: float | None = None, **fields: Unpack[EventFields]) -> Receipt:
+        """Answer whoever sent it: an event to its `reply_to`, with its `correlation_id` (or its id, if it has none).
+
+        BadEvent when it names no `reply_to`; NoSuchDestination when whoever asked is gone.
+        """
+        from holdfast.client.request_reply import reply
+
+        return await reply(self, self._handed.incoming._session, data, timeout, fields)
 
     def release(self, delay: float = 0.0) -> Awaitable[None]:
         """Give it back, to be delivered again in `delay` seconds at the earliest."""
@@ -173,8 +243,8 @@ class ReceivedEvent(Received, eq=False):
             incoming.note("release", self.position, self._handed.generation, delay_ms=delay_ms)
         return incoming.noted
 
-    def reject(self, reason: str) -> Awaitable[None]:
-        """Refuse it for good. The reason is kept with it."""
+    def reject(self, reason: str | BaseException) -> Awaitable[None]:
+        """Refuse it for good. The reason, in words or as the exception it came from, is kept with it among the dead events."""
         said = checked_reason(reason)
         incoming: Incoming = self._handed.incoming
         if self._decide("rejected"):
@@ -186,9 +256,3 @@ def milliseconds(delay: float) -> int:
     if not 0 <= delay <= DELAY_SECONDS_MAX:
         raise BadSetting(f"a delay of {delay} s is not possible; give seconds, 0 for at once", delay=delay)
     return round(delay * 1000)
-
-
-def checked_reason(reason: str) -> str:
-    if not isinstance(reason, str) or not reason:
-        raise BadSetting("a rejection needs a reason in words, for whoever looks at the dead events")
-    return reason[:REASON_LENGTH_MAX].encode(errors="replace").decode()

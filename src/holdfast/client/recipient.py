@@ -15,20 +15,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+import msgspec
+
 from holdfast.client import checks
+from holdfast.client.attaching import Attaching
 from holdfast.client.gathering import Kind
 from holdfast.client.held import Held
 from holdfast.client.received import Handed, ReceivedEvent
-from holdfast.client.settling import Settling
-from holdfast.client.verdicts import Settlement, Verdict
-from holdfast.errors import BatchDamaged, Closed, Detached, HoldfastError, LinkLost, TimedOut
+from holdfast.client.subscribing import PLAIN, Asked
+from holdfast.client.verdicts import Settlement
+from holdfast.errors import BatchDamaged, Closed, Detached, HoldfastError, LinkLost, Refused, SubscriptionInUse, TimedOut
 from holdfast.event.batch import Batch
 from holdfast.event.position import Ranges
-from holdfast.wire.frame import Attach, Buffer, Credit, DetachReceiver, Slice
+from holdfast.wire.frame import Buffer, Credit, DetachReceiver, Slice
 
 if TYPE_CHECKING:
     from holdfast.client.session import Session
@@ -36,13 +39,10 @@ if TYPE_CHECKING:
 # Events on their way to a recipient: enough that a fast one never waits for a round trip (four times 1,000 was measured at 2.8x).
 CREDIT_EVENTS = 4_000
 CREDIT_BYTES = 8 << 20
-# Verdicts that are noted before they are sent although more are being noted, and how long the first may wait.
-NOTED_MAX = 512
-NOTED_SECONDS_MAX = 0.005
 NOT_OPEN = "the receiver is not open; use it inside `async with destination.receive() as incoming`"
 
 
-class Incoming:
+class Incoming(Attaching):
     """Events as they come in: `async with destination.receive() as incoming: async for event in incoming: …`."""
 
     def __init__(
@@ -54,13 +54,9 @@ class Incoming:
         credit: int,
         credit_bytes: int,
         timeout: float | None,
+        asked: Asked = PLAIN,
     ) -> None:
-        self.destination = destination
-        self.subscription = subscription
-        self.receiver = session.next_receiver()
-        self._kind: Kind = kind
-        self._session = session
-        self._loop = session.connection.loop
+        super().__init__(session, destination, kind, subscription, asked)
         self._timeout = checks.patience(timeout)
         self._credit = checks.credit(credit, credit_bytes)
         self._used_events = 0
@@ -69,16 +65,12 @@ class Incoming:
         self._handed: Handed | None = None
         self._index = 0
         self._count = 0
-        self._held = Held()
-        self._generation = 0
-        self._end: HoldfastError | None = Closed(NOT_OPEN)
+        self._end = Closed(NOT_OPEN)
         self._was_opened = False
-        self._is_flush_due = False
         self._waiting: list[asyncio.Future[None]] = []
-        self._settling = Settling(session, self.receiver, self._held, self._gone)
-        self._verdicts = self._settling.verdicts
-        self.noted: asyncio.Future[None] = self._loop.create_future()
-        self.noted.set_result(None)
+        self._paused: tuple[int, int] | None = None  # while it is recovered: where in the slice it was
+        # What was taken by `next_run` and not handed on; verdicts that were given elsewhere are noted first.
+        self.ahead: Callable[[], Ranges] = Ranges
 
     # --- opening and leaving -----------------------------------------------------------------------------------------
 
@@ -89,35 +81,33 @@ class Incoming:
         deadline = self._session.connection.deadline(self._session.connection.timeout)
         while True:
             try:
-                await self._session.ask(self._attach, deadline - self._loop.time())
+                await self._ask_until(self._attach, deadline)
                 break
             except LinkLost:
-                if self._loop.time() >= deadline:
-                    self._session.detach_later(self.receiver)
-                    raise
+                self._session.detach_later(self.receiver)
+                raise
+            except SubscriptionInUse as problem:
+                await self._until_given_up(problem, deadline)
         self._was_opened, self._end = True, None
         self._session.recipients[self.receiver] = self
         self._session.say(Credit(self.receiver, *self._credit))
         return self
 
-    def _attach(self, token: int) -> Attach:
-        held = self._held.copy()
-        for first, last in self._settling.given_back():
-            held.remove(first, last)
-        return Attach(token, self.receiver, self.destination, self._kind, self.subscription, held.ranges().to_bytes())
-
-    async def close(self, timeout: float | None = None, unseen: Ranges | None = None) -> None:
-        """Send the verdicts, wait until they are applied, give back the rest; `unseen` came by `next_run` and no further."""
+    async def close(self, timeout: float | None = None) -> None:
+        """Send the verdicts, wait until they are applied, give back the rest."""
         if self._session.recipients.get(self.receiver) is not self:
             return
         allowed = checks.seconds(timeout, self._session.connection.timeout)
         was_over, is_detached = self._end is not None, False
+        unseen = self.ahead()
+        if not was_over:
+            self.finish(is_done=True)
         self._end = self._end or Closed("the receiver was closed by this program; receive again to go on")
         self._wake()
         try:
             if not was_over:
                 await self._settling.settled(allowed)
-                self._release_what_was_seen(unseen or Ranges())
+                self._release(self._seen(unseen))
                 await self._settling.settled(allowed)
                 await self._session.ask(lambda token: DetachReceiver(token, self.receiver), allowed)
                 is_detached = True
@@ -128,21 +118,31 @@ class Incoming:
             if not (was_over or is_detached):
                 self._session.detach_later(self.receiver)
 
-    def _release_what_was_seen(self, unseen: Ranges) -> None:
+    def finish(self, *, is_done: bool) -> None:
+        """The program leaves; `is_done`: without an error. Whoever decides on its own what that means for events does so here."""
+
+    def _release(self, seen: Held) -> None:
+        if seen:
+            self._settling.settle(Settlement("release", seen.ranges()))
+
+    def _seen(self, unseen: Ranges) -> Held:
+        """What is held and was looked at."""
         seen = self._held.copy()
         for handed in self._buffer:
             seen.remove(handed.first, handed.first + handed.events - 1)
-        if self._handed is not None and self._index < self._count:
-            seen.remove(self._handed.first + self._index, self._handed.first + self._count - 1)
+        index, count = self._paused or (self._index, self._count)
+        if self._handed is not None and index < count:
+            seen.remove(self._handed.first + index, self._handed.first + count - 1)
         for first, last in unseen:
             seen.remove(first, last)
-        if seen:
-            self._settling.settle(Settlement("release", seen.ranges()))
+        return seen
 
     async def __aenter__(self) -> Self:
         return await self.open()
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is not None and self._end is None:
+            self.finish(is_done=False)
         try:
             await self.close()
         except HoldfastError:
@@ -191,12 +191,15 @@ class Incoming:
         checks.same_loop(self._loop)
         deadline = None if timeout is None else self._loop.time() + timeout
         while self._end is None:
-            if self._index < self._count or self._step():
+            if self._paused is None and (self._index < self._count or self._step()):
                 return
-            self.flush()
+            self._idle()
             future = self._loop.create_future()
             self._waiting.append(future)
             try:
+                if deadline is None:
+                    await future
+                    continue
                 async with asyncio.timeout_at(deadline):
                     await future
             except TimeoutError as problem:
@@ -205,6 +208,10 @@ class Incoming:
                 if future in self._waiting:
                     self._waiting.remove(future)
         raise self._end
+
+    def _idle(self) -> None:
+        """Nothing is here to be handed out: time to send what is noted."""
+        self.flush()
 
     def _step(self) -> bool:
         """The slice is used up: go on to the next, and grant credit again when half of it is used."""
@@ -224,7 +231,7 @@ class Incoming:
     def _grant(self) -> None:
         """What is used while there is no link is granted by `resume`, or when the session goes on."""
         is_due = 2 * self._used_events >= self._credit[0] or 2 * self._used_bytes >= self._credit[1]
-        if is_due and self._session.is_ready:
+        if is_due and self._session.is_ready and self._paused is None:
             self._session.say(Credit(self.receiver, self._used_events, self._used_bytes))
             self._used_events = self._used_bytes = 0
 
@@ -244,7 +251,8 @@ class Incoming:
                 last = each.first + each.events - 1
                 self._held.add(each.first, last)
                 self._verdicts.handed(each.first, last, each.is_adjoining)
-                self._buffer.append(Handed(self, batch, each.first, each.events, each.deliveries, each.length, self._generation))
+                found = (each.first, each.events, each.deliveries, each.length)
+                self._buffer.append(Handed(self, batch, *found, self._generation, each.destination, each.deaths))
         except HoldfastError as problem:
             self.end(problem)
             self._session.detach_later(self.receiver)
@@ -265,6 +273,7 @@ class Incoming:
 
     def give_up(self) -> None:
         """The session was not resumed: what was held has gone to others."""
+        self._is_recovered = False
         self._discard(
             Detached(f"the link was lost for so long that what was held of {self.destination!r} went to others; discard it")
         )
@@ -278,17 +287,18 @@ class Incoming:
             return
         self._settling.send_again()
         try:
-            await self._session.ask_now(self._attach, deadline, self._session.number)
+            await self._attach_again(deadline)
         except LinkLost:
             raise
         except HoldfastError as problem:
             self.end(problem)
             return
         waiting = (*self._buffer, self._handed) if self._handed is not None else tuple(self._buffer)
-        events = max(0, self._credit[0] - sum(each.events for each in waiting))
-        size = max(0, self._credit[1] - sum(each.size for each in waiting))
-        self._used_events = self._used_bytes = 0
-        self._session.say(Credit(self.receiver, events, size))
+        self._used_events = max(0, self._credit[0] - sum(each.events for each in waiting))
+        self._used_bytes = max(0, self._credit[1] - sum(each.size for each in waiting))
+        if self._paused is None:
+            self._session.say(Credit(self.receiver, self._used_events, self._used_bytes))
+            self._used_events = self._used_bytes = 0
 
     def go_on(self) -> None:
         """The whole session is resumed: what was noted and used up meanwhile may be said."""
@@ -304,6 +314,8 @@ class Incoming:
         self._buffer.clear()
         self._handed = None
         self._index = self._count = 0
+        if self._paused is not None:
+            self._paused = 0, 0
         self._settling.discard(error)
 
     def _wake(self) -> None:
@@ -312,50 +324,45 @@ class Incoming:
                 future.set_result(None)
         self._waiting.clear()
 
-    # --- verdicts ----------------------------------------------------------------------------------------------------
+    # --- recovering: see `recovery` ----------------------------------------------------------------------------------
 
-    def note_confirm(self, position: int, generation: int) -> Awaitable[None]:
-        verdicts = self._verdicts
-        if position == verdicts.end + 1 and generation == self._generation and verdicts.noted < NOTED_MAX:
-            verdicts.end = position  # by far the most frequent case: the range grows by one
-            verdicts.noted += 1
-        elif generation != self._generation:
-            self._note_too_late()
-        else:
-            verdicts.confirm(position)
-            self._flush_soon()
-        return self.noted
+    @property
+    def is_open(self) -> bool:
+        return not self._has_ended()
 
-    def note(self, verdict: Verdict, position: int, generation: int, delay_ms: int = 0, reason: str = "") -> Awaitable[None]:
-        if generation != self._generation:
-            self._note_too_late()
-        else:
-            self._verdicts.note(verdict, position, delay_ms, reason)
-            self._flush_soon()
-        return self.noted
+    def _has_ended(self) -> bool:
+        return self._end is not None
 
-    def _note_too_late(self) -> None:
-        """What this program closed says so at once; what the server gave up is told by `settled`, and by leaving."""
-        if isinstance(self._end, Closed):
-            raise Closed("the receiver was closed before this verdict; the event was given back, and is delivered again")
-        self._settling.note_too_late()
+    def pause(self) -> None:
+        """Hand out nothing until `go_on_anew`."""
+        if self._paused is None:
+            self._paused = self._index, self._count
+            self._index = self._count = 0
 
-    def _flush_soon(self) -> None:
-        if not self._is_flush_due:
-            self._is_flush_due = True
-            self._loop.call_later(NOTED_SECONDS_MAX, self._flush_in_time)
-        if self._verdicts.noted >= NOTED_MAX:
-            self.flush()
+    async def give_back(self, deadline: float) -> None:
+        """Release what was looked at and is undecided, and wait until that, and every verdict, is applied."""
+        seen = self._seen(self.ahead())
+        for first, last in self._settling.decided():
+            seen.remove(first, last)
+        self._release(seen)
+        await self._settling.settled(max(0.0, deadline - self._loop.time()))
 
-    def _flush_in_time(self) -> None:
-        self._is_flush_due = False
-        self.flush()
+    async def attach_anew(self, deadline: float) -> None:
+        """Say that nothing is held: what was handed over and not looked at goes back too, and no more comes without credit."""
+        if self._has_ended():
+            return
+        await self._ask_until(lambda token: msgspec.structs.replace(self._attach(token), held=Ranges().to_bytes()), deadline)
+        if self._has_ended():  # closed meanwhile, by the program or the server: nobody will receive here
+            self._session.detach_later(self.receiver)
+            return
+        self._is_recovered = True
+        self._discard(Refused("the session was recovered before this verdict; the event is delivered again"))
+        self._used_events, self._used_bytes = self._credit
 
-    def flush(self) -> None:
-        """Send what is noted."""
-        self._settling.flush()
-
-    async def settled(self, timeout: float | None = None) -> None:
-        """Wait until all verdicts so far are applied. Raises the first that was refused."""
-        await self._settling.settled(checks.seconds(timeout, self._session.connection.timeout))
-        self._settling.raise_error()
+    def go_on_anew(self) -> None:
+        """All receivers of the session hold nothing: let events come. After a failure, with what is still here."""
+        if self._paused is not None:
+            self._index, self._count = self._paused
+            self._paused = None
+            self._grant()
+            self._wake()

@@ -16,16 +16,31 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
+from holdfast.client import checks
+from holdfast.client.checks import ConfirmMode
+from holdfast.client.parts import Parts
 from holdfast.client.producer import Producer
-from holdfast.errors import HoldfastError, LinkLost, OutcomeUnknown, TimedOut, Unavailable, by_code
+from holdfast.errors import (
+    HoldfastError,
+    LinkLost,
+    OutcomeUnknown,
+    TimedOut,
+    TransactionAborted,
+    Unavailable,
+    Unreachable,
+    by_code,
+)
 from holdfast.event.identifier import Counter
 from holdfast.wire.frame import (
     Answered,
+    Browsed,
     Buffer,
     CloseSession,
     Deliver,
+    DestinationPressure,
     DetachReceiver,
     Failed,
+    Fragment,
     Message,
     OpenSession,
     Receipted,
@@ -43,26 +58,29 @@ QUESTIONS_FROM = 1 << 48
 QUESTIONS_MAX = 1_000
 # When a receiver could not be detached, it is tried again after this.
 DETACH_AGAIN_S = 0.1
-# Identifiers left of a start at which a new one is fetched; a start has four thousand million.
-IDENTIFIERS_LOW = 1 << 30
 
 
 class Session:
-    def __init__(self, connection: Connection, number: int, name: str, source: str) -> None:
+    def __init__(self, connection: Connection, name: str, source: str, confirm: ConfirmMode = "event") -> None:
         self.connection = connection
-        self.number = number
+        self.number = connection.next_number(self)
         self.name = name
         self.source = source
         self.id = ""
+        self.confirm = confirm
         self.is_ready = False
+        self._ready: asyncio.Future[None] = connection.loop.create_future()
+        self._closed: HoldfastError | None = None
         self.ids = Counter(0)
         self.producer = Producer(self)
+        self.parts = Parts(self)
         self.recipients: dict[int, Incoming] = {}
         self._token = QUESTIONS_FROM
         self._receiver = 0
         self._questions: dict[int, asyncio.Future[Any]] = {}
         self._asking = asyncio.Semaphore(QUESTIONS_MAX)
         self._is_fetching_ids = False
+        self.recovering = asyncio.Lock()  # one recovery, or rollback, at a time
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
@@ -80,10 +98,27 @@ class Session:
                 f"{QUESTIONS_MAX} questions wait for their answers; this one was not asked, ask fewer at once"
             ) from problem
         try:
-            await self.connection.until_ready(deadline)
+            await self.until_ready(deadline)
             return await self.ask_now(make, deadline, self.number)
         finally:
             self._asking.release()
+
+    async def until_ready(self, deadline: float) -> None:
+        """Wait for a link. Unreachable when there is none in time, Closed when there will be none."""
+        self.check_open()
+        checks.same_loop(self.connection.loop)
+        try:
+            async with asyncio.timeout_at(deadline):
+                while not self.is_ready:
+                    await asyncio.shield(self._ready)
+        except TimeoutError as problem:
+            raise Unreachable(f"no link to a server in time; nothing was sent: {self.connection.problem_text}") from problem
+
+    def check_open(self) -> None:
+        """Closed after the session, or its client, was closed."""
+        if self._closed is not None:
+            raise self._closed
+        self.connection.check_open()
 
     async def ask_now(self, make: Callable[[int], Message], deadline: float, number: int) -> Any:
         """Ask on the link there is; also while the session is being resumed."""
@@ -116,7 +151,7 @@ class Session:
 
     def received(self, message: Message, body: Buffer) -> None:
         if isinstance(message, Receipted):
-            self.producer.receipted(message)
+            self._receipted(message)
         elif isinstance(message, Deliver):
             self._deliver(message, body)
         elif isinstance(message, Answered):
@@ -125,10 +160,22 @@ class Session:
             self._fail(message.token, message.error())
         elif isinstance(message, SessionOpened):
             self._answer(message.token, message)
+        elif isinstance(message, Browsed):
+            self._answer(message.token, (message, body))
+        elif isinstance(message, Fragment):
+            self._answer(message.token, body)
+        elif isinstance(message, DestinationPressure):
+            self.producer.told(message)
         elif isinstance(message, ReceiverClosed):
             recipient = self.recipients.get(message.receiver)
             if recipient is not None:
                 recipient.end(by_code(message.code, f"receiving from {recipient.destination!r} ended: {message.sentence}", {}))
+
+    def _receipted(self, message: Receipted) -> None:
+        if message.token < QUESTIONS_FROM:
+            self.producer.receipted(message)
+        else:
+            self._answer(message.token, message)
 
     def _deliver(self, message: Deliver, body: Buffer) -> None:
         recipient = self.recipients.get(message.receiver)
@@ -162,13 +209,17 @@ class Session:
             await recipient.resume(deadline)
         self._check_link()
         self.is_ready = True
+        if not self._ready.done():
+            self._ready.set_result(None)
         self.producer.flush()
+        self.parts.go_on()
         for recipient in self.recipients.values():
             recipient.go_on()
 
     def _begin_anew(self) -> None:
         """The server gave the session up. At once, because the next link may be lost too, and then this one is resumed."""
         self.producer.begin_anew()
+        self.parts.give_up(TransactionAborted("the link was lost for so long that the server forgot the session; begin again"))
         for recipient in self.recipients.values():
             recipient.give_up()
 
@@ -178,6 +229,9 @@ class Session:
 
     def link_lost(self, error: LinkLost) -> None:
         self.is_ready = False
+        self.producer.link_lost()
+        if self._ready.done() and self._closed is None:
+            self._ready = self.connection.loop.create_future()
         questions, self._questions = self._questions, {}
         for future in questions.values():
             if not future.done():
@@ -189,19 +243,45 @@ class Session:
         for recipient in self.recipients.values():
             recipient.interrupt(error)
 
-    async def close(self, timeout: float) -> None:
-        """End in good order: what was sent is receipted, and the server forgets the session."""
+    async def close(self, timeout: float, is_done: bool) -> None:
+        """End in good order: receivers are closed, what was sent is receipted, and the server forgets the session.
+
+        `is_done`: the program leaves without an error.
+        """
+        if self.is_ready and self.recipients:
+            await self._close_receivers(timeout, is_done)
         with contextlib.suppress(HoldfastError):
             await self.producer.flushed(timeout)
             if self.is_ready:
                 await self.ask(CloseSession, timeout)
 
+    @property
+    def is_closed(self) -> bool:
+        return self._closed is not None
+
+    async def _close_receivers(self, timeout: float, is_done: bool) -> None:
+        recipients = [each for each in self.recipients.values() if each.is_open]
+        for recipient in recipients:
+            recipient.finish(is_done=is_done)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await asyncio.gather(*(recipient.close() for recipient in recipients), return_exceptions=True)
+
     def fail(self, error: HoldfastError) -> None:
-        """The client is closed: nothing that waits will be answered."""
+        """The session, or the client, is closed: nothing that waits will be answered."""
         self.is_ready = False
+        self._closed = self._closed or error
+        self.fail_ready(error)
         self.producer.fail(error)
+        self.parts.give_up(error)
         for recipient in list(self.recipients.values()):
             recipient.end(error)
+
+    def fail_ready(self, error: HoldfastError) -> None:
+        """There will be no link: waiting would not change what is wrong."""
+        if not self._ready.done():
+            self._ready.set_exception(error)
+            self._ready.exception()  # heard by whoever waits; nobody has to
 
     def detach_later(self, receiver: int) -> None:
         """A receiver was not closed in good order: the server would go on holding events for it."""
@@ -220,9 +300,9 @@ class Session:
 
     # --- identifiers -------------------------------------------------------------------------------------------------
 
-    def watch_ids(self) -> None:
+    def fetch_ids(self) -> None:
         """Fetch a new start in time: identifiers are counted up from what the server gave, and a count ends."""
-        if self.ids.left < IDENTIFIERS_LOW and not self._is_fetching_ids:
+        if not self._is_fetching_ids:
             self._is_fetching_ids = True
             self.connection.spawn(self._fetch_ids())
 
@@ -235,8 +315,11 @@ class Session:
 
     @contextlib.asynccontextmanager
     async def _passing_session(self) -> AsyncIterator[int]:
-        number = self.number + 1
+        number = self.connection.next_number(self)
         deadline = self.connection.deadline(self.connection.timeout)
-        opened: SessionOpened = await self.ask_now(OpenSession, deadline, number)
-        yield int.from_bytes(opened.first_id, "big")
-        await self.ask_now(CloseSession, deadline, number)
+        try:
+            opened: SessionOpened = await self.ask_now(OpenSession, deadline, number)
+            yield int.from_bytes(opened.first_id, "big")
+            await self.ask_now(CloseSession, deadline, number)
+        finally:
+            self.connection.free_number(number)

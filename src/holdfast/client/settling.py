@@ -94,6 +94,13 @@ class Settling:
             if settlement.verdict == "release":
                 yield from settlement.ranges
 
+    def decided(self) -> Iterator[tuple[int, int]]:
+        """Every position that has a verdict which is not applied yet; what was only noted is sent, or is next."""
+        for settlement in self.verdicts.take():
+            self.settle(settlement)
+        for settlement in (*self._unapplied.values(), *self._queued):
+            yield from settlement.ranges
+
     def discard(self, error: HoldfastError) -> None:
         """What was held is held no more; verdicts that were not applied will not be."""
         self._discarded = error

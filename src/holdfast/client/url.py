@@ -5,18 +5,25 @@ file:DIR?journal_size=1G          the same with settings: journal_size, reserve,
 memory:                           nothing on disk, gone at close; each its own, for tests
 memory:NAME                       the same, shared by all of this process that say the same name
 holdfast://host[:7400][,host…]    a server, or one of several: whichever answers
+holdfasts://host…                 the same over TLS; options: ca (whom to believe), certificate and key (of this client)
+holdfast[s]://user[:password]@…   as a user; what is special in a URL is written %40 (@), %2F (/), %3F (?), %3A (:)
+
+A URL is shown and logged with `***` for its password.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field, replace
 from urllib.parse import unquote
 
 from holdfast.errors import BadUrl
 
 PORT_DEFAULT = 7400
+PASSWORD_VARIABLE = "HOLDFAST_PASSWORD"
 FILE_OPTIONS = ("journal_size", "reserve", "segment_size")
-POSSIBLE = "file:DIR, memory:, memory:NAME and holdfast://HOST[:PORT][,HOST…]"
+POSSIBLE = "file:DIR, memory:, memory:NAME, holdfast://[USER@]HOST[:PORT][,HOST…] and the same with holdfasts:// for TLS"
+SERVER_OPTIONS = {"holdfast": ("insecure",), "holdfasts": ("ca", "certificate", "key")}
 
 
 @dataclass(frozen=True)
@@ -31,8 +38,22 @@ class MemoryUrl:
 
 
 @dataclass(frozen=True)
+class Credentials:
+    """Who a client says it is, and how it proves that; without a password, by its certificate or not at all."""
+
+    user: str = ""
+    password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True)
 class ServerUrl:
     hosts: tuple[tuple[str, int], ...]
+    credentials: Credentials = Credentials()
+    is_tls: bool = False
+    ca: str = ""
+    certificate: str = ""
+    key: str = ""
+    is_insecure: bool = False  # a password may travel in the clear
 
 
 Url = FileUrl | MemoryUrl | ServerUrl
@@ -44,28 +65,56 @@ def parse(url: str) -> Url:
         raise BadUrl(f"a URL is text, not {type(url).__name__}; possible are {POSSIBLE}")
     scheme, colon, rest = url.partition(":")
     place, has_options, options = rest.partition("?")
-    readers = {"file": _file, "memory": _memory, "holdfast": _server}
-    if not colon or scheme not in readers:
-        raise BadUrl(f"{url!r} is not a place for events; possible are {POSSIBLE}", url=url)
-    read = readers[scheme](place, url)
-    if not has_options:
-        return read
-    if not isinstance(read, FileUrl):
-        first = options.partition("&")[0].partition("=")[0]
-        raise BadUrl(
-            f"{url!r}: there is no option {first!r}, nor any other for {scheme}: URLs; leave out what follows '?'", url=url
-        )
-    return FileUrl(read.folder, tuple(_option(each, url) for each in options.split("&")))
+    shown = without_password(url)
+    if not colon or scheme not in ("file", "memory", *SERVER_OPTIONS):
+        raise BadUrl(f"{shown!r} is not a place for events; possible are {POSSIBLE}", url=shown)
+    known = FILE_OPTIONS if scheme == "file" else SERVER_OPTIONS.get(scheme, ())
+    given = dict(_option(each, scheme, known, shown) for each in options.split("&")) if has_options else {}
+    if scheme == "file":
+        return _file(place, given, shown)
+    return _memory(place, shown) if scheme == "memory" else _server(place, given, shown, is_tls=scheme == "holdfasts")
 
 
-def _option(text: str, url: str) -> tuple[str, str]:
+def parse_with_password(url: str, password: str | None = None) -> Url:
+    """The URL with the password it lacks: the one given, or else that of the environment."""
+    parsed = parse(url)
+    user = parsed.credentials.user if isinstance(parsed, ServerUrl) else ""
+    if password is not None and not user:
+        shown = without_password(url)
+        raise BadUrl(f"{shown!r} names no user for the password; write holdfasts://USER@HOST", url=shown)
+    if not isinstance(parsed, ServerUrl) or not user:
+        return parsed
+    chosen = password or parsed.credentials.password or os.environ.get(PASSWORD_VARIABLE, "")
+    return replace(parsed, credentials=Credentials(user, chosen))
+
+
+def credentials_of(url: Url) -> Credentials:
+    return url.credentials if isinstance(url, ServerUrl) else Credentials()
+
+
+def without_password(url: str) -> str:
+    """The URL as it may be shown. A password that was not written as it should be may have anything in it, but for the last @."""
+    scheme, _, rest = url.partition(":")
+    slashes = rest[: len(rest) - len(rest.lstrip("/"))]
+    secret, at, host = rest[len(slashes) :].rpartition("@")
+    user, colon, _ = secret.partition(":")
+    return f"{scheme}:{slashes}{user}:***@{host}" if at and colon and scheme not in ("file", "memory") else url
+
+
+def _option(text: str, scheme: str, known: tuple[str, ...], url: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
-    if name not in FILE_OPTIONS or not equals:
-        raise BadUrl(f"{url!r}: there is no option {name!r} for file: URLs; there are {', '.join(FILE_OPTIONS)}", url=url)
+    if "@" in name:
+        raise BadUrl(f"{url!r} has a ? before an @; write %3F for ? in a password", url=url)
+    if not known:
+        raise BadUrl(
+            f"{url!r}: there is no option {name!r}, nor any other for {scheme}: URLs; leave out what follows '?'", url=url
+        )
+    if name not in known or not equals:
+        raise BadUrl(f"{url!r}: there is no option {name!r} for {scheme}: URLs; there are {', '.join(known)}", url=url)
     return name, unquote(value)
 
 
-def _file(place: str, url: str) -> Url:
+def _file(place: str, options: dict[str, str], url: str) -> Url:
     path = unquote(place)
     if path.startswith("//"):
         host, slash, rest = path[2:].partition("/")
@@ -74,7 +123,7 @@ def _file(place: str, url: str) -> Url:
         path = "/" + rest
     if not path or "\0" in path:
         raise BadUrl(f"{url!r} names no folder; write file:DIR, such as file:./events", url=url)
-    return FileUrl(path)
+    return FileUrl(path, tuple(options.items()))
 
 
 def _memory(place: str, url: str) -> Url:
@@ -83,13 +132,34 @@ def _memory(place: str, url: str) -> Url:
     return MemoryUrl(unquote(place))
 
 
-def _server(place: str, url: str) -> Url:
+def _server(place: str, options: dict[str, str], url: str, *, is_tls: bool) -> Url:
+    scheme = "holdfasts" if is_tls else "holdfast"
     if not place.startswith("//"):
-        raise BadUrl(f"{url!r} lacks the slashes; write holdfast://HOST[:PORT]", url=url)
-    hosts, _, path = place[2:].partition("/")
-    if path or "@" in hosts:
-        raise BadUrl(f"{url!r} has more than hosts; write holdfast://HOST[:PORT][,HOST…] and nothing behind them", url=url)
-    return ServerUrl(tuple(_host(each.strip(), url) for each in hosts.split(",")))
+        raise BadUrl(f"{url!r} lacks the slashes; write {scheme}://HOST[:PORT]", url=url)
+    who, at, rest = place[2:].rpartition("@")
+    hosts, _, path = rest.partition("/")
+    if path or "/" in who or "@" in who:
+        raise BadUrl(
+            f"{url!r} has more than hosts; write {scheme}://[USER[:PASSWORD]@]HOST[:PORT][,HOST…], nothing behind them, "
+            "and %40 for @, %2F for / in a password",
+            url=url,
+        )
+    user, _, password = who.partition(":")
+    if at and not user:
+        raise BadUrl(f"{url!r} has a password and no user; write {scheme}://USER:PASSWORD@HOST", url=url)
+    if "key" in options and "certificate" not in options:
+        raise BadUrl(f"{url!r} has a key and no certificate; write both, or neither", url=url)
+    if options.get("insecure", "yes") not in ("yes", "no"):
+        raise BadUrl(f"{url!r}: insecure is yes or no; write ?insecure=yes, or leave it out", url=url)
+    return ServerUrl(
+        tuple(_host(each.strip(), url) for each in hosts.split(",")),
+        Credentials(unquote(user), unquote(password)),
+        is_tls,
+        options.get("ca", ""),
+        options.get("certificate", ""),
+        options.get("key", ""),
+        options.get("insecure") == "yes",
+    )
 
 
 def _host(text: str, url: str) -> tuple[str, int]:

@@ -53,6 +53,12 @@ class Verdicts:
         self.end = position
         self.noted += 1
 
+    def confirm_range(self, first: int, last: int) -> None:
+        """All of these, which were handed over."""
+        self.confirm(first)
+        self.end = last
+        self.noted += last - first
+
     def _close_range(self) -> None:
         if self.end >= 0:
             self._confirmed.append((self._begin, self.end))

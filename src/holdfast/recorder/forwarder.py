@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.client.forwarding import Forwarding, ReadyCommand, open_forwarding
+from holdfast.client.url import without_password
 from holdfast.errors import Damaged, HoldfastError, Refused, TimedOut
 
 if TYPE_CHECKING:
@@ -118,7 +119,8 @@ class Forwarder:
     """Sends what is held and what is recorded, until it is stopped. Goes on through every failure; `problem` is the last one."""
 
     def __init__(self, recorder: Recorder, url: str) -> None:
-        self.url = url
+        self.url = without_password(url)
+        self._url = url
         self.problem: HoldfastError | None = None
         self._recorder = recorder
         self._loop = asyncio.new_event_loop()
@@ -172,7 +174,7 @@ class Forwarder:
     async def _forward_what_comes(self) -> None:
         recorder = self._recorder
         first = recorder.next_to_forward
-        async with open_forwarding(self.url, recorder.producer, first, OPEN_TIMEOUT_S, "recorder") as forwarding:
+        async with open_forwarding(self._url, recorder.producer, first, OPEN_TIMEOUT_S, "recorder") as forwarding:
             progress = _Progress(recorder, forwarding)
             while True:
                 self._woken.clear()

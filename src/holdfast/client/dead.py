@@ -1,0 +1,251 @@
+"""The dead events: what could not be delivered, looked at, sent again, or thrown away.
+
+    for event in await client.dead.list():
+        print(event.position, event.dead[0].reason)
+    await client.dead.replay([position])                  once more to where it was sent, or elsewhere with to="retry"
+    await client.dead.purge(selector="amount < 10")       finished for good
+
+Replaying is exactly once: sending the event again and removing the dead one is one transaction. The event is the same one (id,
+source, time, data, properties, group, priority), but for its time to live, which it has no more. What died in one subscription
+of a topic is sent to the topic again, and so to all its subscriptions; say `to` where only one should have it.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.client import checks
+from holdfast.client.browser import BrowsedEvent, Browser
+from holdfast.client.destination import check_name
+from holdfast.client.gathering import Kind
+from holdfast.client.outgoing import Outgoing
+from holdfast.client.transaction import Transaction
+from holdfast.destination.name import DEAD, check_sendable
+from holdfast.errors import BadSetting, NoSuchDestination, NoSuchPosition, Refused, TransactionAborted
+from holdfast.event.event import encode_head
+from holdfast.event.position import Ranges
+from holdfast.wire.frame import Attach, DetachReceiver, Manage, Settle, SettledPart
+
+if TYPE_CHECKING:
+    from holdfast.client.session import Session
+
+LIST_MAX = 1_000
+# Events that are replayed in one transaction, or purged in one command.
+AT_ONCE = 16
+
+Progress = Callable[[int], None]  # called with how many are done
+
+
+class DeadEvents:
+    """`client.dead`."""
+
+    def __init__(self, opened: Callable[[], Session]) -> None:
+        self._opened = opened
+
+    def browse(self, *, selector: str | None = None, timeout: float | None = None) -> Browser:
+        """All dead events, oldest death first: `async with client.dead.browse() as events: async for event in events: …`."""
+        return Browser(self._opened(), DEAD, "", selector, AT_ONCE, timeout)
+
+    async def list(
+        self, *, selector: str | None = None, limit: int = LIST_MAX, timeout: float | None = None
+    ) -> builtins.list[BrowsedEvent]:
+        """The first `limit` dead events. `event.dead` says where, why and when each was given up; nothing changes by looking."""
+        if type(limit) is not int or limit < 1:
+            raise BadSetting(f"limit {limit!r} is not a number of events; give 1 or more", setting="limit")
+        found: builtins.list[BrowsedEvent] = []
+        async with self.browse(selector=selector, timeout=timeout) as events:
+            async for event in events:
+                found.append(event)
+                if len(found) == limit:
+                    break
+        return found
+
+    async def show(self, position: int, *, timeout: float | None = None) -> BrowsedEvent:
+        """One dead event. NoSuchPosition when there is none at this position."""
+        session = self._opened()
+        allowed = checks.seconds(timeout, session.connection.timeout)
+        cursor = await session.ask(lambda token: Manage(token, "dead_cursor", {"position": position}), allowed)
+        async with Browser(session, DEAD, "", None, 1, timeout, cursor=cursor) as events:
+            event = await events.next()
+        if event is None or event.position != position:
+            raise NoSuchPosition(
+                f"no dead event waits at position {position}; `dead.list` shows those that do", position=position
+            )
+        return event
+
+    async def replay(
+        self,
+        positions: Iterable[int] | None = None,
+        *,
+        selector: str | None = None,
+        everything: bool = False,
+        to: str | None = None,
+        progress: Progress | None = None,
+        timeout: float | None = None,
+    ) -> int:
+        """Send dead events again, to where they were sent or to the destination `to`, and remove them: how many.
+
+        Those at these positions, or all that match the selector, or everything. One that somebody else removes meanwhile is
+        passed over.
+        """
+        if to is not None:
+            check_sendable(check_name(to))
+        chosen = self._chosen(positions, selector, everything, timeout)
+        return await _Replay(self._opened(), to, progress, timeout).run(chosen)
+
+    async def purge(
+        self,
+        positions: Iterable[int] | None = None,
+        *,
+        selector: str | None = None,
+        everything: bool = False,
+        progress: Progress | None = None,
+        timeout: float | None = None,
+    ) -> int:
+        """Throw dead events away, for good: how many. Chosen as for `replay`."""
+        chosen = self._chosen(positions, selector, everything, timeout)
+        return await _Purge(self._opened(), progress, timeout).run(chosen)
+
+    def _chosen(
+        self, positions: Iterable[int] | None, selector: str | None, everything: bool, timeout: float | None
+    ) -> AsyncIterator[BrowsedEvent]:
+        if sum((positions is not None, selector is not None, everything)) != 1:
+            raise BadSetting(
+                "say which dead events are meant: their positions, a selector, or everything=True", setting="positions"
+            )
+        if positions is None:
+            return self._matching(selector, timeout)
+        wanted = [positions] if isinstance(positions, int) else builtins.list(positions)
+        for position in wanted:
+            if type(position) is not int:
+                raise BadSetting(f"position {position!r} is not a number; `dead.list` shows them", setting="positions")
+        return self._at(wanted, timeout)
+
+    async def _matching(self, selector: str | None, timeout: float | None) -> AsyncIterator[BrowsedEvent]:
+        async with self.browse(selector=selector, timeout=timeout) as events:
+            async for event in events:
+                yield event
+
+    async def _at(self, positions: Sequence[int], timeout: float | None) -> AsyncIterator[BrowsedEvent]:
+        for position in dict.fromkeys(positions):
+            yield await self.show(position, timeout=timeout)
+
+
+class _Removing:
+    """A receiver that is attached to the dead queue and takes nothing: whoever is attached may confirm."""
+
+    def __init__(self, session: Session, progress: Progress | None, timeout: float | None) -> None:
+        self._session = session
+        self._progress = progress
+        self._timeout = checks.seconds(timeout, session.connection.timeout)
+        self._receiver = session.next_receiver()
+        self._done = 0
+
+    async def run(self, chosen: AsyncIterator[BrowsedEvent]) -> int:
+        await self._session.ask(lambda token: Attach(token, self._receiver, DEAD, "queue"), self._timeout)
+        try:
+            gathered: list[BrowsedEvent] = []
+            async for event in chosen:
+                gathered.append(event)
+                if len(gathered) == AT_ONCE:
+                    await self._remove(gathered)
+                    gathered = []
+            if gathered:
+                await self._remove(gathered)
+        finally:
+            await self._session.ask(lambda token: DetachReceiver(token, self._receiver), self._timeout)
+        return self._done
+
+    async def _remove(self, events: list[BrowsedEvent]) -> None:
+        self._done += await self._removed(events)
+        if self._progress is not None:
+            self._progress(self._done)
+
+    async def _removed(self, events: list[BrowsedEvent]) -> int:
+        """Remove these; how many were still there."""
+        raise NotImplementedError
+
+
+def _ranges(events: Sequence[BrowsedEvent]) -> bytes:
+    return Ranges.gather((event.position, event.position) for event in events).to_bytes()
+
+
+class _Purge(_Removing):
+    async def _removed(self, events: list[BrowsedEvent]) -> int:
+        ranges = _ranges(events)
+        found: int = await self._session.ask(lambda token: Settle(token, self._receiver, "confirm", ranges), self._timeout)
+        return found
+
+
+class _ReplayTransaction(Transaction):
+    """Confirms what was looked at, not what was received: an event that is gone by then aborts it."""
+
+    def __init__(self, session: Session, receiver: int, events: Sequence[BrowsedEvent], timeout: float) -> None:
+        super().__init__(session, timeout)
+        self._part = SettledPart(receiver, _ranges(events))
+
+    def _settled(self) -> list[SettledPart]:
+        return [self._part]
+
+
+class _Replay(_Removing):
+    def __init__(self, session: Session, to: str | None, progress: Progress | None, timeout: float | None) -> None:
+        super().__init__(session, progress, timeout)
+        self._to = to
+        self._kinds: dict[str, Kind] = {}
+
+    async def _removed(self, events: list[BrowsedEvent]) -> int:
+        """All together; if one of them is gone meanwhile, one by one."""
+        try:
+            await self._send(events)
+            return len(events)
+        except TransactionAborted:
+            if len(events) == 1:
+                if await self._is_gone(events[0]):
+                    return 0
+                raise
+        return sum([await self._removed([event]) for event in events])
+
+    async def _is_gone(self, event: BrowsedEvent) -> bool:
+        try:
+            await DeadEvents(lambda: self._session).show(event.position, timeout=self._timeout)
+        except NoSuchPosition:
+            return True
+        return False
+
+    async def _send(self, events: list[BrowsedEvent]) -> None:
+        async with _ReplayTransaction(self._session, self._receiver, events, self._timeout) as transaction:
+            for event in events:
+                destination = self._to or event.destination
+                if destination == DEAD:
+                    raise Refused(
+                        f"where the event at {event.position} was sent is not known any more; say where to, with `to`",
+                        position=event.position,
+                    )
+                await transaction.put(destination, await self._kind(destination, event), _outgoing(event))
+
+    async def _kind(self, destination: str, event: BrowsedEvent) -> Kind:
+        """What the destination is; one that is gone is created on first use as what it was."""
+        known = self._kinds.get(destination)
+        if known is None:
+            try:
+                described = await self._session.ask(lambda token: Manage(token, "describe", {"name": destination}), self._timeout)
+                known = described["kind"]
+            except NoSuchDestination:
+                known = "topic" if self._to is None and event.dead and event.dead[0].subscription else "queue"
+            self._kinds[destination] = known
+        return known
+
+
+def _outgoing(event: BrowsedEvent) -> Outgoing:
+    """The same event once more, with its own id and source said in its head, and without an end to its life."""
+    if event.is_large:
+        raise Refused(
+            f"the event at {event.position} is large; receive it from {DEAD} and send its stream again", position=event.position
+        )
+    head = msgspec.structs.replace(event.head, id=event.id, source=event.source, expires_at_ms=0)
+    return Outgoing(encode_head(head), bytes(event.body), event.priority, 0, 0, head.group is not None, event.id)

@@ -1,0 +1,160 @@
+"""Reading what is larger than memory: the fragments of a large event, pulled one after the other, a few requests ahead.
+
+    async with event.open_stream() as stream:
+        await stream.save("order.pdf")            # or: async for chunk in stream, or: await stream.read(4096)
+
+Length and SHA-256 are compared with what the producer said when the last byte was read: whoever read to the end without an
+exception has what was sent. A lost link is waited for. The event is confirmed, released or rejected like any other, afterwards;
+what was confirmed can be read no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, BinaryIO, Self
+
+from holdfast.errors import BatchDamaged, Closed, LinkLost
+from holdfast.event.event import LargeBody
+from holdfast.wire.frame import Buffer, ReadFragment
+
+if TYPE_CHECKING:
+    from holdfast.client.session import Session
+
+# Requests under way: 744 KiB at most, so that small events for the same link wait for no more.
+REQUESTS_MAX = 3
+
+Progress = Callable[[int, int], object]
+
+
+class EventStream:
+    """The data of one event, large or not, read from its beginning once."""
+
+    def __init__(self, session: Session, receiver: int, position: int, large: LargeBody | None, body: Buffer) -> None:
+        self.size = large.size if large is not None else len(body)
+        self._session = session
+        self._receiver = receiver
+        self._position = position
+        self._large = large
+        self._fragments = -(-large.size // large.fragment_bytes) if large is not None else 0
+        self._asked = 0
+        self._requests: deque[asyncio.Task[Buffer]] = deque()
+        self._rest = memoryview(b"") if large is not None else memoryview(body)
+        self._digest = hashlib.sha256()
+        self._received = 0
+        self._is_open = False
+
+    async def __aenter__(self) -> Self:
+        self._is_open = True
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ask for no more."""
+        self._is_open = False
+        requests, self._requests = list(self._requests), deque()
+        for request in requests:
+            request.cancel()
+        await asyncio.gather(*requests, return_exceptions=True)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        chunk = await self.next_chunk()
+        if not chunk:
+            raise StopAsyncIteration
+        return chunk
+
+    async def next_chunk(self) -> bytes:
+        """The next bytes, as many as came together; none at the end."""
+        return bytes(await self._next())
+
+    async def read(self, count: int = -1) -> bytes:
+        """The next `count` bytes, fewer only at the end; without a count, all the rest, which must fit memory."""
+        found = bytearray()
+        while (count < 0 or len(found) < count) and (chunk := await self._next()):
+            wanted = len(chunk) if count < 0 else count - len(found)
+            found += chunk[:wanted]
+            self._rest = chunk[wanted:]
+        return bytes(found)
+
+    async def save(self, path: str | os.PathLike[str], *, progress: Progress | None = None) -> None:
+        """Write all of it to a file, which has its name only when it is whole and on disk."""
+        target = Path(path)
+        partial = target.with_name(f".{target.name}.{os.getpid()}-{self._position}.partial")
+        try:
+            with await asyncio.to_thread(partial.open, "wb") as file:
+                written = 0
+                while chunk := await self._next():
+                    await asyncio.to_thread(file.write, chunk)
+                    written += len(chunk)
+                    if progress is not None:
+                        progress(written, self.size)
+                await asyncio.to_thread(_finish, file, partial, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                partial.unlink()
+            raise
+
+    # --- fragments ---------------------------------------------------------------------------------------------------
+
+    async def _next(self) -> memoryview:
+        """The next bytes; none at the end, after all of it was found to be what was sent."""
+        if not self._is_open:
+            raise Closed("the stream is not open; use it inside `async with event.open_stream() as stream`")
+        if len(self._rest):
+            found, self._rest = self._rest, memoryview(b"")
+            return found
+        self._ask_ahead()
+        if not self._requests:
+            self._check_whole()
+            return memoryview(b"")
+        found = memoryview(await self._requests[0])
+        self._requests.popleft()
+        self._ask_ahead()
+        self._received += len(found)
+        await asyncio.to_thread(self._digest.update, found)
+        return found
+
+    def _ask_ahead(self) -> None:
+        while self._asked < self._fragments and len(self._requests) < REQUESTS_MAX:
+            self._requests.append(self._session.connection.loop.create_task(self._fetch(self._asked)))
+            self._asked += 1
+
+    async def _fetch(self, index: int) -> Buffer:
+        """Ask again on a new link; what a link brought before is not asked for again."""
+        connection = self._session.connection
+        deadline = connection.deadline(connection.timeout)
+        while True:
+            try:
+                found: Buffer = await self._session.ask(
+                    lambda token: ReadFragment(token, self._receiver, self._position, index), connection.timeout
+                )  # fmt: skip
+                return found
+            except LinkLost:
+                if connection.loop.time() >= deadline:
+                    raise
+
+    def _check_whole(self) -> None:
+        large = self._large
+        if large is not None and (self._received, self._digest.digest()) != (large.size, large.digest):
+            raise BatchDamaged(
+                f"the event at {self._position} was sent with {large.size} bytes, and what came ({self._received}) is not that; "
+                "discard them and read it again",
+                position=self._position,
+            )
+
+
+def _finish(file: BinaryIO, partial: Path, target: Path) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+    partial.replace(target)
