@@ -8,14 +8,19 @@ from holdfast.destination import command as commands
 from holdfast.destination.command import Attach, Command, Create, Subscribe
 from holdfast.destination.directory import Directory
 from holdfast.destination.effect import Answer, Effect
+from holdfast.destination.traits import PLAIN, Traits
 from holdfast.errors import HoldfastError
 from holdfast.event import batch, position
 from holdfast.event.position import Ranges
 
 
-def batch_of(events: int, mark: int = 0) -> bytes:
+def batch_of(events: int, mark: int = 0, traits: Traits = PLAIN) -> bytes:
     """A batch of so many small events."""
-    return batch.encode([b"\x80"] * events, [b"%d" % mark] * events, source="test", first_id=mark << 32)
+    return batch.encode(
+        [b"\x80"] * events, [b"%d" % mark] * events, source="test", first_id=mark << 32, priority=traits.priority,
+        not_before_ms=traits.not_before_ms, earliest_expiry_ms=traits.earliest_expiry_ms,
+        latest_expiry_ms=traits.latest_expiry_ms, has_groups=traits.has_groups,
+    )  # fmt: skip
 
 
 def positions(entry: int, events: int = 1) -> list[int]:
@@ -36,9 +41,9 @@ class Manager:
         self.log: list[bytes] = []
         self.effects: list[Effect] = []
 
-    def send(self, destination: str, events: int = 1, producer: str = "", sequence: int = 0) -> int:
+    def send(self, destination: str, events: int = 1, producer: str = "", sequence: int = 0, traits: Traits = PLAIN) -> int:
         """Append a batch; its entry number."""
-        self.append(commands.BatchCommand(destination, producer, sequence), batch_of(events, len(self.log) + 1))
+        self.append(commands.BatchCommand(destination, producer, sequence), batch_of(events, len(self.log) + 1, traits))
         return len(self.log)
 
     def append(self, command: Command, payload: bytes = b"") -> list[Effect]:

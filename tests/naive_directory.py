@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 from holdfast.destination import command as commands
-from holdfast.destination.command import Command
+from holdfast.destination.command import Command, Settings
 from holdfast.destination.producers import WINDOW
+from holdfast.destination.traits import Traits
 from holdfast.event import position
 from holdfast.event.position import Ranges
+from tests.machines import batch_of
 
 Key = tuple[str, str]
 DEAD: Key = ("_DMQ", "")
+ADMIN: Key = ("_ADMIN", "")
 
 
 @dataclass
@@ -19,7 +24,8 @@ class NaiveEvent:
     position: int
     deliveries: int = 0
     not_before_ms: int = 0
-    deaths: list[tuple[str, str, str, int, int]] = field(default_factory=list)
+    delayed_until_ms: int = 0  # as its producer said
+    deaths: list[tuple[str, str, str, int, int, str, int]] = field(default_factory=list)
 
 
 @dataclass
@@ -31,12 +37,32 @@ class NaiveProducer:
     held: dict[int, tuple[int, int, str]] = field(default_factory=dict)
 
 
+@dataclass
+class NaivePart:
+    entry: int
+    events: int
+    destination: str
+    fragments: tuple[int, int]
+
+
+def traits_for(entry: int) -> Traits:
+    """What the batch at an entry of the channel is like: every mixture comes."""
+    delay, expiry = (150 if entry % 5 == 2 else 0), (1_000 + entry if entry % 4 == 3 else 0)
+    priority = {3: 9, 5: 0}.get(entry % 7, 4)
+    return Traits(priority, entry % 6 == 1, delay, expiry, expiry)
+
+
 class NaiveDirectory:
     def __init__(self) -> None:
-        self.kinds: dict[str, str] = {"_DMQ": "queue"}
-        self.queues: dict[Key, list[NaiveEvent]] = {DEAD: []}
-        self.order: dict[Key, list[int]] = {DEAD: []}  # every position ever placed, in that order
-        self.delivered_up_to: dict[Key, int] = {DEAD: 0}
+        self.assemblies: dict[Key, dict[int, NaivePart]] = {}  # by session and name, by number
+        self.outcomes: dict[Key, bool] = {}  # whether it was committed
+        self.larges: dict[int, list[int]] = {}  # the fragments of every large event that ever was, by its entry
+        self.kinds: dict[str, str] = {"_DMQ": "queue", "_LOG": "topic", "_ADMIN": "queue"}
+        self.queues: dict[Key, list[NaiveEvent]] = {DEAD: [], ADMIN: []}
+        self.order: dict[Key, list[int]] = {DEAD: [], ADMIN: []}  # every position ever placed, in that order
+        self.delivered_up_to: dict[Key, int] = {DEAD: 0, ADMIN: 0}
+        self.settings: dict[str, Settings] = {}
+        self.sizes: dict[Key, dict[int, int]] = {}  # of the batches placed while a high water was set in bytes
         self.owners: dict[Key, str] = {}
         self.attached: dict[tuple[str, int], Key] = {}
         self.producers: dict[str, NaiveProducer] = {}
@@ -68,14 +94,24 @@ class NaiveDirectory:
         placed = [position.of(entry, index) for index in range(events)]
         if kind is None:
             for each in placed:
-                self.bury(NaiveEvent(each), (destination, ""), "no such destination", at)
+                self.bury(NaiveEvent(each), (destination, ""), "no such destination", at, "no-destination")
         for key in self.queues:
             if key[0] == destination and key != DEAD:
-                self.queues[key] += [NaiveEvent(each) for each in placed]
+                delay = traits_for(entry).not_before_ms
+                self.queues[key] += [NaiveEvent(each, not_before_ms=delay, delayed_until_ms=delay) for each in placed]
                 self.order[key] += placed
+                if key in self.sizes:
+                    self.sizes[key][entry] = len(batch_of(events, entry))
 
-    def bury(self, event: NaiveEvent, key: Key, reason: str, at: int, more: int = 0) -> None:
-        death = (*key, reason, event.deliveries + more, at)
+    def settings_of(self, key: Key) -> Settings:
+        return self.settings.get(key[0], Settings())
+
+    def bytes_waiting(self, key: Key) -> int:
+        entries = {position.entry_of(event.position) for event in self.queues[key]}
+        return sum(size for entry, size in self.sizes[key].items() if entry in entries)
+
+    def bury(self, event: NaiveEvent, key: Key, reason: str, at: int, code: str, at_ms: int = 0, more: int = 0) -> None:
+        death = (*key, reason, event.deliveries + more, at, code, at_ms)
         for dead in self.queues[DEAD]:
             if dead.position == event.position:
                 dead.deaths.append(death)
@@ -90,6 +126,47 @@ class NaiveDirectory:
             assert producer is not None
             self.place(producer.held[sequence], at)
 
+    # --- assemblies --------------------------------------------------------------------------------------------------
+
+    def part(self, entry: int, command: commands.Part, events: int) -> None:
+        key = (command.session, command.assembly)
+        if command.session in self.sessions and key not in self.outcomes:
+            made = NaivePart(entry, events, command.destination, command.fragments)
+            self.assemblies.setdefault(key, {}).setdefault(command.number, made)
+
+    def commit(self, entry: int, command: commands.Commit) -> None:
+        key = (command.session, command.assembly)
+        if key in self.outcomes or command.session not in self.sessions:
+            return
+        parts = self.assemblies.pop(key, {})
+        self.outcomes[key] = self.may_commit(command, parts)
+        if not self.outcomes[key]:
+            return
+        for settled in command.settled:
+            place = (settled.destination, settled.subscription)
+            gone = self.settle(place, settled.ranges)
+            self.queues[place] = [event for event in self.queues[place] if event not in gone]
+        for number in sorted(parts):
+            part = parts[number]
+            if part.destination:
+                self.place((part.entry, part.events, part.destination), entry)
+            if part.fragments != (0, 0):
+                self.larges[part.entry] = [parts[each].entry for each in range(part.fragments[0], part.fragments[1] + 1)]
+
+    def may_commit(self, command: commands.Commit, parts: dict[int, NaivePart]) -> bool:
+        if sorted(parts) != list(range(1, command.parts + 1)):
+            return False
+        if any(part.destination and part.destination not in self.kinds for part in parts.values()):
+            return False
+        for settled in command.settled:
+            key = (settled.destination, settled.subscription)
+            if not any(holder[0] == command.session and place == key for holder, place in self.attached.items()):
+                return False
+            listed = sum(last - first + 1 for first, last in Ranges.from_bytes(settled.ranges))
+            if listed != len(self.settle(key, settled.ranges)):
+                return False
+        return True
+
     # --- the rest ----------------------------------------------------------------------------------------------------
 
     def settle(self, key: Key, data: bytes) -> list[NaiveEvent]:
@@ -100,9 +177,12 @@ class NaiveDirectory:
         self.attached = {holder: place for holder, place in self.attached.items() if place != key}
         self.owners.pop(key, None)
         del self.queues[key], self.order[key], self.delivered_up_to[key]
+        self.sizes.pop(key, None)
 
     def add(self, key: Key) -> None:
         self.queues[key], self.order[key], self.delivered_up_to[key] = [], [], 0
+        if self.settings[key[0]].bytes_max:
+            self.sizes[key] = {}
 
     def introduce(self, session: str) -> None:
         self.sessions.setdefault(session, [])
@@ -129,24 +209,39 @@ class NaiveDirectory:
             case commands.Release():
                 for event in self.settle((command.destination, command.subscription), command.ranges):
                     event.deliveries += command.is_counted
-                    event.not_before_ms = command.not_before_ms
+                    event.not_before_ms = max(event.delayed_until_ms, command.not_before_ms)
+                    settings = self.settings_of((command.destination, command.subscription))
+                    if command.is_counted and settings.redelivery_delay_ms:
+                        longer = settings.redelivery_delay_ms * settings.redelivery_factor ** (event.deliveries - 1)
+                        event.not_before_ms = max(event.not_before_ms, command.at_ms + longer)
             case commands.Reject() | commands.Dead():
                 key = (command.destination, command.subscription)
                 gone = self.settle(key, command.ranges)
                 self.queues[key] = [event for event in self.queues[key] if event not in gone]
+                is_reject = isinstance(command, commands.Reject)
+                code = command.code if isinstance(command, commands.Dead) else "rejected"
                 for event in sorted(gone, key=lambda event: event.position):
-                    self.bury(event, key, command.reason, entry, int(isinstance(command, commands.Reject)))
+                    self.bury(event, key, command.reason, entry, code, command.at_ms, int(is_reject))
             case commands.Create():
                 if command.name not in self.kinds:
                     self.kinds[command.name] = command.kind
+                    self.settings[command.name] = command.settings
                     if command.kind == "queue":
                         self.add((command.name, ""))
             case commands.Delete():
                 del self.kinds[command.name]
                 for key in [key for key in self.queues if key[0] == command.name]:
                     for event in sorted(self.queues[key], key=lambda event: event.position):
-                        self.bury(event, key, "destination deleted", entry)
+                        self.bury(event, key, "destination deleted", entry, "deleted", command.at_ms)
                     self.remove(key)
+            case commands.Configure():
+                given = {name: getattr(command.settings, name) for name in command.changed}
+                self.settings[command.name] = settings = msgspec.structs.replace(self.settings[command.name], **given)
+                for key in [key for key in self.queues if key[0] == command.name]:
+                    if not settings.bytes_max:
+                        self.sizes.pop(key, None)
+                    else:
+                        self.sizes.setdefault(key, {})
             case commands.Subscribe():
                 if (command.topic, command.name) not in self.queues:
                     self.add((command.topic, command.name))
@@ -170,6 +265,14 @@ class NaiveDirectory:
                 self.forget(command.producer, entry)
             case commands.Claim():
                 self.claim()
+            case commands.Part():
+                self.part(entry, command, events)
+            case commands.Commit():
+                self.commit(entry, command)
+            case commands.Abandon():
+                if (command.session, command.assembly) not in self.outcomes and command.session in self.sessions:
+                    self.assemblies.pop((command.session, command.assembly), None)
+                    self.outcomes[command.session, command.assembly] = False
 
     def detach(self, entry: int, command: commands.Detach) -> None:
         if 0 < command.epoch < self.epoch or command.session not in self.sessions:
@@ -180,6 +283,8 @@ class NaiveDirectory:
         if command.receiver == 0:
             for key in [key for key, owner in self.owners.items() if owner == command.session]:
                 self.remove(key)
+            self.assemblies = {key: parts for key, parts in self.assemblies.items() if key[0] != command.session}
+            self.outcomes = {key: outcome for key, outcome in self.outcomes.items() if key[0] != command.session}
             for name in self.sessions.pop(command.session):
                 producer = self.producers.get(name)
                 if producer and producer.session == command.session and not producer.is_durable:

@@ -6,10 +6,11 @@ from hypothesis import strategies
 
 from holdfast.destination import command as commands
 from holdfast.destination.command import Command
+from holdfast.errors import TransactionAborted
 from holdfast.event import position
 from holdfast.event.position import Ranges
-from tests.machines import Manager
-from tests.naive_directory import DEAD, Key, NaiveDirectory
+from tests.machines import Manager, batch_of
+from tests.naive_directory import DEAD, Key, NaiveDirectory, traits_for
 
 Choice = tuple[int, int, int, int]
 number = strategies.integers(0, 255)
@@ -18,6 +19,7 @@ choices = strategies.lists(strategies.tuples(number, number, number, number), mi
 NAMES = ["orders", "alerts", "nowhere"]
 SESSIONS = ["ann", "bob"]
 PRODUCERS = ["", "press", "mill"]
+FRAGMENT = b"fragment"
 
 
 class Driver:
@@ -28,9 +30,12 @@ class Driver:
         self.naive = NaiveDirectory()
         self.commands: list[Command] = []
         self.carried: dict[int, int] = {}
+        self.aborted = False
+        self.generation = 0
         self._kinds = kinds or ["send"] * 5 + ["confirm"] * 3 + [
             "release", "reject", "dead", "attach", "attach", "detach", "subscribe", "unsubscribe", "create", "create", "delete",
-            "open", "open", "forget", "claim", "carry",
+            "open", "open", "forget", "claim", "carry", "configure",
+            "part", "part", "part", "fragment", "fragment", "commit", "commit", "abandon",
         ]  # fmt: skip
         for command in (
             commands.Create("orders", "queue"),
@@ -47,7 +52,7 @@ class Driver:
         self.commands.append(command)
         entry = len(self.manager.log) + 1
         if isinstance(command, commands.BatchCommand):
-            self.manager.send(command.destination, events, command.producer, command.sequence)
+            self.manager.send(command.destination, events, command.producer, command.sequence, traits_for(entry))
         elif isinstance(command, commands.Carried):
             bodies = [self.body(original) for original in command.entries]
             self.manager.append(
@@ -56,6 +61,14 @@ class Driver:
             self.carried.update(dict.fromkeys(command.entries, entry))
         elif isinstance(command, commands.Dead):
             self.manager.append(command)
+        elif isinstance(command, commands.Part):
+            self.manager.append(command, batch_of(events, entry, traits_for(entry)) if command.destination else FRAGMENT)
+        elif isinstance(command, commands.Commit):
+            self.aborted = False
+            try:
+                self.manager.ask(command)
+            except TransactionAborted:
+                self.aborted = True
         else:
             self.manager.ask(command)
         self.naive.apply(entry, command, events)
@@ -108,9 +121,17 @@ class Driver:
         in_order = [each for at, each in enumerate(order) if each == max(order[: at + 1])]
         return commands.Confirm(*key, session, ranges, in_order[c % len(in_order)] if in_order and c % 3 else 0)
 
+    def _configure(self, a: int, b: int, c: int) -> Command | None:
+        name = NAMES[a % 2]
+        if name not in self.naive.kinds:
+            return None
+        settings = commands.Settings(redelivery_limit=b % 3, bytes_max=c % 2 * 1_000, redelivery_delay_ms=20, redelivery_factor=3)
+        changed = [["bytes_max"], ["bytes_max", "redelivery_limit"], ["redelivery_delay_ms", "redelivery_factor"], []]
+        return commands.Configure(name, settings, changed=changed[b % 4])
+
     def _release(self, a: int, b: int, c: int) -> Command | None:
         settled = self._settle(a, b, c)
-        return settled and commands.Release(*settled[0], settled[1], settled[2], c % 4 * 100, c % 5 > 0)
+        return settled and commands.Release(*settled[0], settled[1], settled[2], c % 4 * 100, c % 5 > 0, at_ms=a)
 
     def _reject(self, a: int, b: int, c: int) -> Command | None:
         settled = self._settle(a, b, c, with_dead=False)
@@ -124,7 +145,8 @@ class Driver:
         session = SESSIONS[a % 2]
         keys = [key for key in self.naive.queues if self.naive.owners.get(key, session) == session]
         key, receiver = keys[b % len(keys)], 1 + c % 3
-        if self.naive.attached.get((session, receiver), key) != key:
+        others = [holder for holder, place in self.naive.attached.items() if place == key and holder != (session, receiver)]
+        if self.naive.attached.get((session, receiver), key) != key or (key[1] and others):
             return None
         return commands.Attach(session, receiver, *key)
 
@@ -158,6 +180,44 @@ class Driver:
     def _claim(self, a: int, b: int, c: int) -> Command:
         return commands.Claim(self.naive.epoch + 1, SESSIONS[a % 2])
 
+    # --- assemblies --------------------------------------------------------------------------------------------------
+
+    def _part(self, a: int, b: int, c: int) -> tuple[Command, int]:
+        session, assembly = SESSIONS[a % 2], str(a % 4 // 2 + self.generation)
+        parts = self.naive.assemblies.get((session, assembly), {})
+        number = len(parts) + 1 if c < 200 else 1 + c % 5
+        first = number
+        while first - 1 in parts and not parts[first - 1].destination:
+            first -= 1
+        is_large = first < number and number not in parts
+        fragments, events = ((first, number - 1), 1) if is_large else ((0, 0), 1 + b % 3)
+        size = len(FRAGMENT) * (number - first)
+        destination = NAMES[b % 16 % 3]
+        return commands.Part(session, assembly, number, destination, fragments, len(FRAGMENT) * is_large, size * is_large), events
+
+    def _fragment(self, a: int, b: int, c: int) -> Command:
+        session, assembly = SESSIONS[a % 2], str(a % 4 // 2 + self.generation)
+        parts = self.naive.assemblies.get((session, assembly), {})
+        return commands.Part(session, assembly, len(parts) + 1 if c < 220 else 1 + c % 5)
+
+    def _commit(self, a: int, b: int, c: int) -> Command:
+        session, assembly = SESSIONS[a % 2], str(a % 4 // 2 + self.generation)
+        self.generation += c % 7 == 0
+        parts = self.naive.assemblies.get((session, assembly), {})
+        settled = []
+        for key in sorted({place for holder, place in self.naive.attached.items() if holder[0] == session}):
+            waiting = [event.position for event in self.naive.queues[key]]
+            listed = waiting[b % 3 : b % 3 + c % 3] + ([position.of(1)] if c > 240 else [])
+            if listed:
+                settled.append(commands.Settled(*key, Ranges.gather((each, each) for each in listed).to_bytes()))
+        return commands.Commit(session, assembly, len(parts) + (b > 230), settled)
+
+    def _abandon(self, a: int, b: int, c: int) -> Command | None:
+        return commands.Abandon(SESSIONS[a % 2], str(a % 4 // 2 + self.generation)) if b > 128 else None
+
     def _carry(self, a: int, b: int, c: int) -> Command | None:
-        entries = self.manager.directory.needed_between(1, 1 + a % max(len(self.manager.log), 1))
+        last = 1 + a % max(len(self.manager.log), 1)
+        if self.manager.directory.is_pinned(1, last):
+            return None
+        entries = self.manager.directory.needed_between(1, last)
         return commands.Carried(self.naive.epoch, entries, []) if entries else None

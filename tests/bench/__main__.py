@@ -18,7 +18,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from tests.bench import backlog, journal, latency, memory, opening, report, stalled, throughput
+from tests.bench import backlog, fairness, journal, large, latency, memory, opening, report, stalled, throughput, transactions
 from tests.bench.peer import Peer
 from tests.bench.peers.holdfast import Embedded, Server
 from tests.bench.peers.jetstream import JetStream
@@ -49,7 +49,16 @@ def _measure(workshop: Workshop, wanted: set[str]) -> None:
         if "d" in wanted:
             latency.measure(workshop)
         workshop.stop_all()
-    for name, alone in (("e", journal), ("f", backlog), ("g", opening), ("h", memory), ("i", stalled)):
+    for name, alone in (
+        ("e", journal),
+        ("f", backlog),
+        ("g", opening),
+        ("h", memory),
+        ("i", stalled),
+        ("j", transactions),
+        ("k", large),
+        ("l", fairness),
+    ):
         if name in wanted:
             alone.measure(workshop)
 

@@ -24,6 +24,9 @@ TITLES = {
     "g": "opening a journal",
     "h": "memory",
     "i": "accepting beside a stalled recipient",
+    "j": "transactions",
+    "k": "an event larger than memory",
+    "l": "a quiet session beside one that floods",
 }
 _COLOURS = {"met": "green", "missed": "red", "": ""}
 

@@ -16,6 +16,8 @@ class Scale:
     unconfirmed_events: int  # in a journal that is opened
     destinations: int
     connections: int
+    large_bytes: int  # of one event
+    large_repetitions: int
     pairs: int  # of repetitions with and without a stalled recipient: their ratio is held to a few per cent
 
     def count(self, of: int) -> int:
@@ -32,6 +34,8 @@ FULL = Scale(
     unconfirmed_events=1_000_000,
     destinations=1_000,
     connections=1_000,
+    large_bytes=2 << 30,
+    large_repetitions=2,
     pairs=16,
 )
 QUICK = Scale(
@@ -44,5 +48,7 @@ QUICK = Scale(
     unconfirmed_events=20_000,
     destinations=100,
     connections=50,
+    large_bytes=64 << 20,
+    large_repetitions=1,
     pairs=2,
 )

@@ -10,7 +10,7 @@ import asyncio
 
 import pytest
 
-from holdfast.channel.channel import COMMAND_BYTES_MAX, Channel, Entry, Receipt
+from holdfast.channel.channel import COMMAND_BYTES_MAX, Channel, Entry, Purpose, Receipt
 from holdfast.errors import Closed, HoldfastError, NoSuchPosition, TooLarge
 from tests.contract.channels import KIB, PATIENCE_S, TIGHT, Kind, append_all, commands, opened, read_up_to, reading
 
@@ -125,6 +125,44 @@ async def test_an_empty_command_and_a_view_are_commands_like_others(kind: Kind) 
         found = await read_up_to(channel, 1, 3)
 
         assert [command for _, command in found] == [b"", b"one", b"view"]
+
+
+async def test_rule_2_whoever_submits_is_told_once_when_it_is_durable_and_never_from_within(kind: Kind) -> None:
+    async with opened(kind) as channel:
+        told: asyncio.Queue[tuple[Receipt | HoldfastError, int]] = asyncio.Queue()
+
+        for command in commands(5):
+            channel.submit(command, Purpose.EVENTS, lambda outcome: told.put_nowait((outcome, channel.durable)))
+        assert told.empty()
+        heard = [await asyncio.wait_for(told.get(), PATIENCE_S) for _ in range(5)]
+
+        assert [outcome.entry for outcome, _ in heard if isinstance(outcome, Receipt)] == [1, 2, 3, 4, 5]
+        assert all(durable >= number for number, (_, durable) in enumerate(heard, 1))
+        assert told.empty()
+
+
+async def test_rule_2_whoever_submits_what_is_refused_is_told_why_and_never_from_within(kind: Kind) -> None:
+    async with opened(kind) as channel:
+        told: asyncio.Queue[Receipt | HoldfastError] = asyncio.Queue()
+
+        channel.submit(bytes(COMMAND_BYTES_MAX + 1), Purpose.EVENTS, told.put_nowait)
+        assert told.empty()
+
+        assert isinstance(await asyncio.wait_for(told.get(), PATIENCE_S), TooLarge)
+        assert (await channel.append(b"next")).entry == 1
+
+
+async def test_what_is_recent_is_what_a_fetch_gives_or_nothing(kind: Kind) -> None:
+    async with opened(kind) as channel:
+        await append_all(channel, commands(20))
+        await read_up_to(channel, 1, 20)
+
+        recent = channel.recent([3, 7, 20], 1 << 20)
+
+        assert recent is not None
+        assert recent == await channel.fetch([3, 7, 20])
+        assert channel.recent([3, 7, 20], 1) == recent[:1]
+        assert channel.recent([3, 21], 1 << 20) is None
 
 
 # --- rule 3: no reader passes the durable mark ------------------------------------------------------------------------

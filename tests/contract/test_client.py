@@ -90,7 +90,7 @@ async def test_a_pipeline_keeps_the_order_and_has_a_receipt_for_each(url: str, n
             assert [receipt.id for receipt in pipeline.receipts] == [event.id for event in events]
 
 
-async def test_a_batch_has_one_priority_and_one_delay_and_the_order_stays(url: str, name: str) -> None:
+async def test_a_batch_has_one_priority_and_one_delay_and_the_order_within_one_stays(url: str, name: str) -> None:
     async with holdfast.connect(url) as client:
         receipts = await client.queue(name).send_many(
             [holdfast.Event(data=number, priority=4 + number % 2) for number in range(6)] + [b"plain", b"plain"]
@@ -99,7 +99,8 @@ async def test_a_batch_has_one_priority_and_one_delay_and_the_order_stays(url: s
             events = await take(incoming, 8)
 
     assert len(receipts) == 8
-    assert [event.priority for event in events] == [4, 5, 4, 5, 4, 5, 4, 4]
+    assert [event.priority for event in events] == [5, 5, 5, 4, 4, 4, 4, 4]
+    assert [event.data for event in events] == [1, 3, 5, 0, 2, 4, b"plain", b"plain"]
 
 
 async def test_many_concurrent_sends_share_batches_and_each_gets_its_own_receipt(url: str, name: str) -> None:

@@ -173,7 +173,7 @@ async def test_a_redelivery_limit_that_is_none_is_refused_by_client_and_server(u
 
 async def test_an_action_that_does_not_exist_is_refused_with_those_that_do(url: str) -> None:
     async with holdfast.connect(url) as client:
-        await refused(BadSetting, lambda: client._manage("explode", None), "there are: create, delete")
+        await refused(BadSetting, lambda: client._manage("explode", None), "there are: configure, create")
 
 
 @pytest.mark.parametrize("events", ["text", b"bytes", {"a": 1}, holdfast.Event(data=1), None, 7])

@@ -7,9 +7,12 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.server_process import ServerProcess
 
 TOP = Path(__file__).resolve().parents[2]
 
@@ -49,6 +52,74 @@ def test_the_boot_recorder_delivers_what_was_recorded_before_the_server_existed_
         "network is down",
         "sent when the server was up",
     ]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path_factory.mktemp("examples") / "data") as process:
+        yield process
+
+
+@pytest.fixture(params=["memory", "server"])
+def url(request: pytest.FixtureRequest) -> str:
+    """The examples run where they are told to: in their own process, and against a server."""
+    return "memory:" if request.param == "memory" else str(request.getfixturevalue("server").url)
+
+
+def test_the_work_queue_retries_what_fails_and_gives_up_what_always_does(url: str, tmp_path: Path) -> None:
+    out = _run(str(TOP / "examples" / "work_queue.py"), url, folder=tmp_path, seconds=15)
+
+    assert sorted(re.findall(r"done: (.+)", out)) == ["flaky upload", "resize cat.png", "resize dog.png", "resize owl.png"]
+    assert [int(attempt) for attempt in re.findall(r"'impossible conversion' failed .+ attempt (\d)", out)] == [1, 2, 3, 4]
+    assert "given up: 'impossible conversion' after 4 deliveries" in out
+
+
+def test_requests_are_answered_each_to_whoever_asked(url: str, tmp_path: Path) -> None:
+    out = _run(str(TOP / "examples" / "request_reply.py"), url, folder=tmp_path, seconds=15)
+
+    assert out.splitlines() == [
+        "nobody answers yet",
+        "10 EUR in USD: 11.0",
+        "20 EUR in USD: 22.0",
+        "30 EUR in USD: 33.0",
+        "5 EUR in ZZZ: no rate for ZZZ",
+    ]
+
+
+def test_the_price_ticker_hears_topics_by_wildcard_expression_and_selector(url: str, tmp_path: Path) -> None:
+    out = _run(str(TOP / "examples" / "price_ticker.py"), url, folder=tmp_path, seconds=15)
+
+    assert out.splitlines() == [
+        "one word: AAA 99.5, BBB 12.25, AAA 101.0, CCC 7.0",
+        "any words: AAA 99.5, BBB 12.25, AAA 101.0, CCC 7.0, options.AAA 3.5",
+        "AAA or BBB: AAA 99.5, BBB 12.25, AAA 101.0",
+        "over 100: AAA 101.0",
+        "kept for the archive: AAA 99.5, AAA 101.0",
+    ]
+
+
+def test_the_order_saga_loses_no_order_and_carries_none_on_twice(url: str, tmp_path: Path) -> None:
+    out = _run(str(TOP / "examples" / "order_saga.py"), url, folder=tmp_path, seconds=15)
+
+    assert out.splitlines() == [
+        "rolled back: the printer is on fire",
+        "ada: shipped",
+        "bob: not paid",
+        "ada: shipped",
+        "ada: sold out",
+        "left: 0 tea, ada has 80",
+    ]
+
+
+def test_a_file_arrives_as_it_was_sent(tmp_path: Path) -> None:
+    (tmp_path / "small.txt").write_text("a few words\n")
+
+    made = _run(str(TOP / "examples" / "file_transfer.py"), folder=tmp_path, seconds=15)
+    given = _run(str(TOP / "examples" / "file_transfer.py"), "small.txt", folder=tmp_path, seconds=15)
+
+    assert "received 20 MB" in made
+    assert made.endswith("the same file\n")
+    assert given.endswith("the same file\n")
 
 
 @pytest.mark.slow

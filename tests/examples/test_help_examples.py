@@ -16,6 +16,8 @@ import typer.main
 
 from holdfast.cli.failure import EXIT_CODES, USAGE
 from holdfast.cli.main import app
+from holdfast.node import users_file
+from tests.certificates import Authority
 from tests.server_process import ServerProcess
 
 SERVE = "holdfast serve"
@@ -71,9 +73,18 @@ def _serve(example: str, folder: Path, environment: dict[str, str]) -> None:
     assert process.returncode == 0, f"{example}\n{errors}"
 
 
+def _prepare(folder: Path) -> None:
+    """What the examples take for granted: a certificate, and a users file."""
+    folder.mkdir()
+    certificate = Authority(folder / "authority").issue("localhost")
+    certificate.certificate.rename(folder / "server.pem")
+    certificate.key.rename(folder / "server.key")
+    users_file.add(folder / "users.toml", "operator", "", "operator.example.com")
+
+
 @pytest.mark.slow
 def test_every_example_in_a_help_text_runs(tmp_path: Path, environment: dict[str, str]) -> None:
-    (tmp_path / "here").mkdir()
+    _prepare(tmp_path / "here")
 
     for name, example in EXAMPLES:
         if name == SERVE:

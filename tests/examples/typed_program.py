@@ -38,6 +38,12 @@ async def work(url: str) -> None:
             receipts: holdfast.Receipts = await prices.send_many([1.09, holdfast.Event(data=1.1, subject="EURUSD")])
             print(receipt.position, [each.id for each in receipts])
             print(await take(orders), await take(display), await take(display))
+        session: holdfast.ClientSession
+        async with client.session(confirm="client", name="audit") as session, session.subscribe("prices") as audit:
+            await prices.send(1.2)
+            await audit.next(timeout=10)
+            await session.recover()
+            print(await take(audit))
         print((await client.status())["is_short"], client.is_blocked)
 
 

@@ -11,8 +11,9 @@ from hypothesis import given, strategies
 from holdfast.destination import page
 from holdfast.destination.delivery import Delivery, Handout
 from holdfast.destination.effect import Attached, BacklogDeleted, DetachedReceiver, Finished, Placed, Returned
-from holdfast.event.position import Ranges
-from tests.naive_directory import Key
+from holdfast.destination.view import Found
+from holdfast.event.position import Ranges, entry_of
+from tests.naive_directory import Key, traits_for
 from tests.random_commands import Choice, Driver, number
 
 Holder = tuple[str, int]
@@ -99,9 +100,16 @@ class Primary:
 
     def hand_out(self, dice: random.Random) -> None:
         for key, delivery in self.deliveries.items():
+            self.look(delivery)
             while dice.random() < 0.8 and (handout := delivery.next(self.now_ms, dice.randrange(1, 7))) is not None:
                 self.take(key, handout)
             self.exhausted[key].update(each for first, last in delivery.take_exhausted() for each in range(first, last + 1))
+
+    def look(self, delivery: Delivery) -> None:
+        """What the shell does: heads are read, and their groups are told."""
+        while looks := delivery.looks(self.now_ms, 5):
+            for look in looks:
+                delivery.looked_at(look, [Found(each, each, "ab"[each % 2]) for each in range(look.first, look.last + 1)])
 
     def take(self, key: Key, handout: Handout) -> None:
         """Everything a holder may expect of what it is handed."""
@@ -142,8 +150,10 @@ class Primary:
                 delivery.attach(("last", 1), Ranges())
             for holder in delivery.holders():
                 delivery.grant(holder, 10**6, 10**9)
+            self.look(delivery)
             while (handout := delivery.next(self.now_ms)) is not None:
                 self.take(key, handout)
+                self.look(delivery)
             self.exhausted[key].update(each for first, last in delivery.take_exhausted() for each in range(first, last + 1))
             assert {*self.held[key], *self.exhausted[key]} == set(self.driver.manager.waiting(*key))
             assert delivery.wake_at_ms is None
@@ -191,9 +201,12 @@ def test_fresh_events_go_out_in_the_order_in_which_they_were_placed(seed: int) -
     delivery = Delivery(driver.manager.directory.backlog(("orders", "")))
     delivery.attach(("ann", 1), Ranges())
     delivery.grant(("ann", 1), 10_000, 10_000)
+    while looks := delivery.looks(10**6, 5):
+        for look in looks:
+            delivery.looked_at(look, [Found(look.first, look.last, None)])
 
     handed: list[int] = []
-    while (handout := delivery.next(0, 7)) is not None:
+    while (handout := delivery.next(10**6, 7)) is not None:
         handed += [each for slice in handout.slices for each in range(slice.first, slice.first + slice.events)]
 
-    assert handed == driver.manager.waiting("orders")
+    assert handed == sorted(driver.manager.waiting("orders"), key=lambda each: -traits_for(entry_of(each)).priority)

@@ -10,8 +10,9 @@ from hypothesis import given
 from holdfast.destination import page
 from holdfast.destination.directory import Directory
 from holdfast.destination.effect import BacklogDeleted, Finished, Placed
+from holdfast.destination.traits import PLAIN
 from holdfast.event import position
-from tests.naive_directory import DEAD
+from tests.naive_directory import DEAD, traits_for
 from tests.random_commands import Choice, Driver, choices
 
 
@@ -36,8 +37,14 @@ def check_backlogs(driver: Driver) -> None:
             assert backlog.is_waiting(event.position)
             assert backlog.deliveries(event.position) == event.deliveries
             assert backlog.not_before_over(event.position, event.position)[0][2] == event.not_before_ms
+            traits = traits_for(position.entry_of(event.position)) if key != DEAD else PLAIN
+            assert backlog.lane_of(position.entry_of(event.position)) == traits.lane
+            assert backlog.expiry_of(position.entry_of(event.position)) == traits.earliest_expiry_ms
             if key == DEAD:
                 assert [tuple(death) for death in directory.deaths(event.position)] == event.deaths
+        assert (None if backlog.sizes is None else backlog.sizes.total) == (
+            naive.bytes_waiting(key) if key in naive.sizes else None
+        )
         for gone in naive.order[key]:
             assert backlog.is_waiting(gone) == (gone in expected)
 
@@ -47,6 +54,8 @@ def check_bodies(driver: Driver) -> None:
     directory, naive = driver.manager.directory, driver.naive
     needed = {position.entry_of(event.position) for events in naive.queues.values() for event in events}
     needed |= {held[0] for producer in naive.producers.values() for held in producer.held.values()}
+    needed |= {part.entry for parts in naive.assemblies.values() for part in parts.values()}
+    needed |= {fragment for entry in list(needed) for fragment in naive.larges.get(entry, [])}
     places = {entry: driver.carried.get(entry, entry) for entry in needed}
     next_entry = len(driver.manager.log) + 1
     assert directory.oldest_needed() == min(places.values(), default=next_entry)
@@ -55,6 +64,21 @@ def check_bodies(driver: Driver) -> None:
         assert directory.needed_between(first, last) == sorted(entry for entry in needed if first <= places[entry] <= last)
     for entry in needed:
         assert directory.locate(entry) == places[entry]
+
+
+def check_assemblies(driver: Driver) -> None:
+    """What is under way and what was decided; and a large event knows its body for as long as somebody needs it."""
+    directory, naive = driver.manager.directory, driver.naive
+    under_way = {
+        (each.session, each.name): {number for number in range(1, 99) if each.has(number)} for each in directory.assemblies
+    }
+    assert under_way == {key: set(parts) for key, parts in naive.assemblies.items()}
+    for (session, name), is_committed in naive.outcomes.items():
+        outcome = directory.assemblies.outcome(session, name)
+        assert outcome is not None and (not outcome.reason) == is_committed
+    needed = {position.entry_of(event.position) for events in naive.queues.values() for event in events}
+    larges = {entry: list(large.fragments) for entry, large in directory.bodies.larges.items()}
+    assert larges == {entry: fragments for entry, fragments in naive.larges.items() if entry in needed}
 
 
 def check_sessions(driver: Driver) -> None:
@@ -73,6 +97,7 @@ def test_the_directory_does_what_its_naive_twin_does(made: list[Choice]) -> None
         check_backlogs(driver)
         check_bodies(driver)
         check_sessions(driver)
+        check_assemblies(driver)
 
 
 @given(choices)

@@ -74,9 +74,42 @@ def test_destinations_are_created_listed_shown_and_deleted(holdfast: Holdfast) -
     assert created.out == "created queue 'e'\n"
     assert {"e", "_DMQ"} <= {each["name"] for each in listed.json()}
     assert shown.json()[0].items() >= {"name": "e", "kind": "queue", "waiting": 0, "redelivery_limit": 3}.items()
-    assert table.out.splitlines()[0].split() == ["name", "kind", "waiting", "in", "flight", "receivers"]
+    assert table.out.splitlines()[0].split() == ["name", "kind", "waiting", "in", "flight", "receivers", "is", "blocked"]
     assert deleted.out == "deleted 'e'\n"
     assert (gone.code, gone.out) == (1, "")
+
+
+def test_a_destination_is_configured_and_what_is_not_named_stays(holdfast: Holdfast) -> None:
+    holdfast("destination", "create", "g", "--redelivery-limit", "3", "--redelivery-delay", "1.5")
+    configured = holdfast("destination", "configure", "g", "--events-max", "5", "--bytes-max", "2M")
+    nothing = holdfast("destination", "configure", "g")
+    asked = holdfast("admin", "describe", "name=g")
+
+    assert (configured.code, configured.out) == (0, "configured 'g'\n")
+    assert (nothing.code, "nothing to change was given" in nothing.err) == (1, True)
+    shown = asked.json()[0]
+    assert (shown["redelivery_limit"], shown["redelivery_delay"], shown["events_max"], shown["bytes_max"]) == (3, 1.5, 5, 2 << 20)
+
+
+def test_dead_events_are_listed_shown_replayed_and_purged_b20(holdfast: Holdfast) -> None:
+    for number in (1, 2):
+        holdfast("send", "h", "--data", f'{{"n": {number}}}', "--property", f"n={number}")
+    holdfast("destination", "delete", "h")
+
+    listed = holdfast("dead", "list", "--json", "--selector", "n >= 1")
+    position = str(listed.json()[0]["position"])
+    shown = holdfast("dead", "show", position, "--json")
+    replayed = holdfast("dead", "replay", position, "--to", "h.again")
+    received = holdfast("receive", "h.again", "--count", "1")
+    purged = holdfast("dead", "purge", "--selector", "n = 2")
+    unsaid = holdfast("dead", "purge")
+    unknown = holdfast("dead", "show", position)
+
+    assert [each["dead"][0]["code"] for each in listed.json()] == ["deleted", "deleted"]
+    assert (shown.json()[0]["data"], shown.json()[0]["destination"]) == ({"n": 1}, "h")
+    assert (replayed.out, received.out, purged.out) == ("sent 1 events again\n", '{"n":1}\n', "threw 1 events away\n")
+    assert (unsaid.code, "say which dead events are meant" in unsaid.err) == (1, True)
+    assert (unknown.code, "no dead event waits" in unknown.err) == (1, True)
 
 
 def test_subscriptions_keep_what_is_sent_to_a_topic(holdfast: Holdfast) -> None:

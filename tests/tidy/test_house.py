@@ -34,7 +34,7 @@ REPLACED_WORDS = {
 }
 # Where a neighbour's words are spoken, at the edge to it.
 FOREIGN_WORDS = {SOURCE / "channel" / "jetstream": {"ack", "consumer", "leader"}}
-MACHINES = [SOURCE / "destination", SOURCE / "session"]
+MACHINES = [SOURCE / "destination", SOURCE / "session", SOURCE / "access"]
 OUTSIDE_WORLD = {"time", "random", "os", "asyncio", "socket", "threading", "secrets", "datetime", "pathlib", "uuid"}
 LINK = re.compile(r"\]\(([^)#\s]+)\)")
 MENTIONED_FILE = re.compile(r"`((?:src|tests|docs|examples|\.ci)/[\w./-]+)`")

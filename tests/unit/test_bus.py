@@ -71,3 +71,36 @@ async def test_what_a_listener_publishes_has_a_turn_of_its_own() -> None:
     assert heard == [3]
     await turn()
     assert heard == [3, 2, 1, 0]
+
+
+async def test_what_is_handed_over_is_heard_at_once() -> None:
+    bus, heard = InProcessBus(), list[str]()
+    bus.listen("a", heard.append)
+
+    bus.hand_over("a", "now")
+
+    assert heard == ["now"]
+
+
+async def test_what_is_handed_over_never_overtakes_what_was_published() -> None:
+    bus, heard = InProcessBus(), list[str]()
+    bus.listen("a", heard.append)
+
+    bus.publish("a", "published")
+    bus.hand_over("a", "handed over")
+    assert heard == []
+    await turn()
+
+    assert heard == ["published", "handed over"]
+
+
+async def test_what_a_listener_hands_over_waits_until_what_is_being_handed_over_was_heard() -> None:
+    bus, heard = InProcessBus(), list[str]()
+    bus.listen("a", lambda message: bus.hand_over("b", f"{message}, passed on"))
+    bus.listen("b", heard.append)
+
+    bus.publish("a", "one")
+    bus.publish("b", "two")
+    await turn()
+
+    assert heard == ["two", "one, passed on"]

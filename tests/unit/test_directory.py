@@ -151,7 +151,7 @@ def test_a_rejected_event_goes_to_the_dead_queue_with_its_reason_rule_13(manager
     assert manager.effects[:2] == [Finished(ORDERS, Ranges.of((of(entry, 1), of(entry, 1)))), Placed(DEAD, of(entry, 1), 1)]
     assert manager.waiting("_DMQ") == [of(entry, 1)]
     assert [tuple(death) for death in manager.directory.deaths(of(entry, 1))] == [
-        ("orders", "", "no such article", 1, len(manager.log))
+        ("orders", "", "no such article", 1, len(manager.log), "rejected", 0)
     ]
 
 
@@ -249,16 +249,20 @@ def test_administration_is_told_what_there_is(manager: Manager) -> None:
     manager.send("alerts", 2)
 
     assert manager.directory.describe("orders") == {
-        "name": "orders", "kind": "queue", "waiting": 3, "receivers": 1, "redelivery_limit": 0,
+        "name": "orders", "kind": "queue", "waiting": 3, "receivers": 1, "redelivery_limit": 0, "redelivery_delay": 0.0,
+        "redelivery_factor": 1, "redelivery_delay_max": 0.0, "events_max": 0, "bytes_max": 0, "low_percent": 80,
     }  # fmt: skip
     assert manager.directory.describe("alerts")["subscriptions"] == [
-        {"name": "audit", "waiting": 2, "receivers": 1, "is_durable": True}
-    ]
-    assert [each["name"] for each in manager.directory.list()] == ["_DMQ", "alerts", "orders"]
+        {
+            "name": "audit", "waiting": 2, "receivers": 1, "is_durable": True, "is_shared": False, "no_local": False,
+            "selector": None, "pattern": None,
+        }
+    ]  # fmt: skip
+    assert [each["name"] for each in manager.directory.list()] == ["_ADMIN", "_DMQ", "_LOG", "alerts", "orders"]
 
 
-def test_the_dead_queue_exists_in_a_fresh_directory_b16() -> None:
-    assert [each["name"] for each in Directory().list()] == ["_DMQ"]
+def test_its_own_three_destinations_exist_in_a_fresh_directory_b16() -> None:
+    assert [each["name"] for each in Directory().list()] == ["_ADMIN", "_DMQ", "_LOG"]
 
 
 # --- sessions --------------------------------------------------------------------------------------------------------

@@ -11,9 +11,10 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.channel.channel import Entry, Pressure, Purpose
+from holdfast.channel.channel import Entry, Pressure, Purpose, Receipt
 from holdfast.channel.journal import JournalChannel, JournalSettings
-from holdfast.errors import Blocked, Closed, DiskFailed, OutcomeUnknown
+from holdfast.channel.journal.opening import read_mark
+from holdfast.errors import Blocked, Closed, DiskFailed, HoldfastError, OutcomeUnknown
 from holdfast.simulation.disk import Call, SimulatedDisk, everything_survives
 
 FOLDER = Path("/journal")
@@ -203,3 +204,28 @@ async def test_the_journal_of_a_channel_that_was_closed_can_be_opened_again_on_a
     async with await JournalChannel.open(tmp_path / "journal", SMALL) as channel:
         assert (channel.first, channel.durable) == (1, 1000)
         assert [bytes(command) for command in await channel.fetch([1, 500, 1000])] == [b"0", b"499", b"999"]
+
+
+async def test_the_durable_mark_keeps_up_with_callers_that_append_as_soon_as_they_are_told() -> None:
+    disk, rounds, marked = SimulatedDisk(), 20, list[int]()
+    async with await JournalChannel.open(FOLDER, SMALL, disk=disk) as channel:
+        is_done = asyncio.Event()
+
+        def told(outcome: Receipt | HoldfastError) -> None:
+            assert isinstance(outcome, Receipt)
+            mark = read_mark(disk, FOLDER)
+            marked.append(mark.entry if mark else 0)
+            if len(marked) % 8 == 0 and len(marked) < 8 * rounds:
+                submit_a_group()
+            elif len(marked) == 8 * rounds:
+                is_done.set()
+
+        def submit_a_group() -> None:
+            """Too many for the loop itself: it is committed in the writer's thread."""
+            for _ in range(8):
+                channel.submit(b"next", Purpose.EVENTS, told)
+
+        submit_a_group()
+        await asyncio.wait_for(is_done.wait(), 30)
+
+    assert all(entry >= 8 * (index // 8) for index, entry in enumerate(marked)), "the mark fell behind by more than a group"

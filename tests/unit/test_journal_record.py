@@ -16,7 +16,7 @@ from holdfast.channel.journal.layout import (
     encode_header,
     encode_mark,
 )
-from holdfast.channel.journal.record import COMMAND, HEAD_BYTES, RELEASED, Passage, encode, padded, scan, strays
+from holdfast.channel.journal.record import COMMAND, HEAD_BYTES, RELEASED, Note, Passage, encode, padded, scan, skim, strays
 from holdfast.channel.journal.segment import POINT_SPACING_BYTES, Index
 
 LIFE, SEED = 0xA1B2C3D4, 0x12345678
@@ -110,3 +110,33 @@ def test_the_index_holds_one_point_per_64_kib_and_nothing_per_entry() -> None:
 
     assert len(index._numbers) <= 200_000 * 128 // POINT_SPACING_BYTES + 1
     assert index._numbers.itemsize + index._bytes.itemsize == 12
+
+
+def mixed() -> tuple[bytes, list[int]]:
+    """Three commands with a note behind each, and where the notes stand."""
+    data, places = b"", []
+    for entry in range(1, 4):
+        data += b"".join(encode(COMMAND, b"c" * 99, entry, at=HEADER_BYTES + len(data), group=HEADER_BYTES, life=LIFE, seed=SEED))
+        places.append(HEADER_BYTES + len(data))
+        data += b"".join(encode(RELEASED, b"%d" % entry * 8, entry + 1, at=places[-1], group=HEADER_BYTES, life=LIFE, seed=SEED))
+    return data, places
+
+
+def test_skimming_finds_the_notes_that_a_scan_finds() -> None:
+    data, places = mixed()
+
+    skimmed = skim(data + bytes(100), HEADER_BYTES, life=LIFE, seed=SEED)
+
+    assert skimmed.notes == scanned(data).notes == [Note(RELEASED, at, b"%d" % n * 8) for n, at in enumerate(places, 1)]
+    assert skimmed.end == HEADER_BYTES + len(data)
+
+
+def test_no_flipped_bit_makes_skimming_take_a_note_that_was_not_written() -> None:
+    data, _ = mixed()
+    written_notes = scanned(data).notes
+
+    for bit in range(8 * len(data)):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        found = skim(bytes(flipped), HEADER_BYTES, life=LIFE, seed=SEED).notes
+        assert all(note in written_notes for note in found), f"bit {bit}"

@@ -37,4 +37,4 @@ def test_a_leading_underscore_is_reserved_b16() -> None:
 
 
 def test_a_client_manager_may_name_a_non_durable_subscription_with_an_underscore() -> None:
-    check_subscription("_ann-1", is_durable=False)
+    check_subscription("_ann-1", is_own=True)

@@ -63,7 +63,8 @@ def test_b15_a_regular_expression_must_fit_the_whole_name(text: str, matched: li
 
 
 @pytest.mark.parametrize(
-    "pattern", [Pattern.glob("**"), Pattern.glob(">"), Pattern.glob("*"), Pattern.glob("?LOG"), Pattern.regex(".*")]
+    "pattern",
+    [Pattern.glob("**"), Pattern.glob(">"), Pattern.glob("*"), Pattern.glob("?LOG"), Pattern.regex(".*"), Pattern.regex("_a|.*")],
 )
 def test_b16_who_asks_for_everything_does_not_get_what_is_holdfast_s_own(pattern: Pattern) -> None:
     assert not pattern.matches("_LOG")

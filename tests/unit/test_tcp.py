@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from holdfast.errors import ProtocolError, Unreachable
-from holdfast.wire import tcp
+from holdfast.wire import tcp, tcp_link
 from holdfast.wire.decoder import FrameDecoder
 from holdfast.wire.frame import MAGIC, Frame, Goodbye, Hello, Ping, Send
 from holdfast.wire.in_process import pair
@@ -103,7 +103,7 @@ async def test_a_link_nobody_reads_from_is_congested_until_it_is_read() -> None:
         while not far.link.is_congested:
             far.link.send(Frame(1, Send(1), bytes(1 << 20)))
             await asyncio.sleep(0)
-        assert far.link.bytes_waiting > tcp.DRAINED_BYTES
+        assert far.link.bytes_waiting > tcp_link.DRAINED_BYTES
 
         transport.resume_reading()
         async with asyncio.timeout(10):

@@ -36,6 +36,16 @@ class HoldfastClient:
             for _ in range(count):
                 await pipeline.send(body)
 
+    def send_in_transactions(self, body: bytes, events: int, count: int) -> None:
+        self.loop.run(self._send_in_transactions(body, events, count))
+
+    async def _send_in_transactions(self, body: bytes, events: int, count: int) -> None:
+        for _ in range(count):
+            async with self.client.transaction() as transaction:
+                queue = transaction.queue(QUEUE)
+                for _ in range(events):
+                    await queue.send(body)
+
     def receive_and_confirm(self, count: int, seen: Callable[[bytes], object]) -> None:
         self.loop.run(self._receive_and_confirm(count, seen))
 
@@ -62,7 +72,8 @@ class Server:
     pipelined_count = 300_000
     is_broker = True
 
-    def __init__(self) -> None:
+    def __init__(self, *options: str) -> None:
+        self._options = options
         self._child: Child | None = None
 
     def start(self, folder: Path) -> None:
@@ -70,13 +81,19 @@ class Server:
         self.data = folder / "data"
         address = f"127.0.0.1:{self.port}"
         self._child = Child(
-            [sys.executable, "-m", "holdfast.cli.main", "serve", "--data", str(self.data), "--listen", address], folder
+            [sys.executable, "-m", "holdfast.cli.main", "serve", "--data", str(self.data), "--listen", address, *self._options],
+            folder,
         )
         self._child.wait_until(lambda: accepts_connections(self.port))
 
     @property
     def url(self) -> str:
         return f"holdfast://127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._child is not None
+        return self._child.pid
 
     @property
     def memory_bytes(self) -> int:

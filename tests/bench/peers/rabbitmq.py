@@ -91,6 +91,15 @@ class RabbitClient:
     def send_pipelined(self, body: bytes, count: int) -> None:
         Pipeline(self._parameters, body, count).run()
 
+    def send_in_transactions(self, body: bytes, events: int, count: int) -> None:
+        channel = self._connection.channel()  # one that confirms cannot have transactions
+        channel.tx_select()
+        for _ in range(count):
+            for _ in range(events):
+                channel.basic_publish("", QUEUE, body, PERSISTENT)
+            channel.tx_commit()
+        channel.close()
+
     def receive_and_confirm(self, count: int, seen: Callable[[bytes], object]) -> None:
         incoming = self._channel.consume(QUEUE, inactivity_timeout=SILENCE_SECONDS)
         for received, (method, _, body) in enumerate(incoming, start=1):

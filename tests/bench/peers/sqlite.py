@@ -28,6 +28,13 @@ class SqliteClient:
                 self._database.execute("BEGIN")
                 self._database.executemany("INSERT INTO event (body) VALUES (?)", rows)
 
+    def send_in_transactions(self, body: bytes, events: int, count: int) -> None:
+        for _ in range(count):
+            self._database.execute("BEGIN")
+            for _ in range(events):
+                self._database.execute("INSERT INTO event (body) VALUES (?)", (body,))
+            self._database.execute("COMMIT")
+
     def receive_and_confirm(self, count: int, seen: Callable[[bytes], object]) -> None:
         received = 0
         while received < count:

@@ -1,0 +1,246 @@
+"""B11, B13: SIGKILL of server or client at random moments. Transactions happen whole or not at all, large events arrive unharmed
+or not at all, and what nobody committed leaves no space behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast.errors import HoldfastError, TimedOut
+from tests.server_process import ServerProcess
+
+SEED = 20_261_115
+MIB = 1 << 20
+OPTIONS = ("--journal-size", "512M", "--session-grace-ms", "1000")
+
+
+async def drained(client: holdfast.Client, queue: str) -> Counter[object]:
+    found: Counter[object] = Counter()
+    async with client.queue(queue).receive() as incoming:
+        while True:
+            try:
+                event = await incoming.next(1.0)
+            except TimedOut:
+                return found
+            found[event.data] += 1
+            await event.confirm()
+
+
+async def move(url: str, is_over: asyncio.Event) -> int:
+    """Take from one queue and send to two others, in transactions; how many were said to be committed."""
+    committed = 0
+    async with holdfast.connect(url, timeout=30) as client:
+        while not is_over.is_set():
+            with contextlib.suppress(HoldfastError):  # aborted, or nobody knows: the count at the end decides
+                async with client.queue("in").receive(credit=10) as incoming:
+                    while not is_over.is_set():
+                        event = await incoming.next(1.0)
+                        async with client.transaction() as tx:
+                            await tx.queue("left").send(event.data)
+                            await tx.queue("right").send(event.data)
+                            await tx.confirm(event)
+                        committed += 1
+    return committed
+
+
+async def check_whole(url: str, count: int) -> int:
+    async with holdfast.connect(url, timeout=30) as client:
+        waiting, left, right = [await drained(client, queue) for queue in ("in", "left", "right")]
+    assert left == right, "a transaction happened in part"
+    assert waiting + left == Counter(range(count)), "an event was lost, or moved twice"
+    return left.total()
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+async def test_transactions_of_a_server_killed_at_random_moments_happen_whole_or_not_at_all(tmp_path: Path) -> None:
+    random.seed(SEED)
+    count, is_over = 20_000, asyncio.Event()
+    with ServerProcess(tmp_path / "data", *OPTIONS) as server:
+        async with holdfast.connect(server.url) as client:
+            await client.queue("in").send_many(range(count))
+        movers = [asyncio.create_task(move(server.url, is_over)) for _ in range(3)]
+        for _ in range(20):
+            await asyncio.sleep(random.uniform(0.1, 0.6))
+            await asyncio.to_thread(server.kill)
+            await asyncio.to_thread(server.start)
+        await asyncio.sleep(0.5)
+        is_over.set()
+        committed = sum(await asyncio.wait_for(asyncio.gather(*movers), 90))
+        moved = await check_whole(server.url, count)
+
+    assert moved >= committed > 100
+
+
+MOVER = """
+import asyncio, sys, holdfast
+
+async def main():
+    async with holdfast.connect(sys.argv[1]) as client, client.queue("in").receive(credit=10) as incoming:
+        async for event in incoming:
+            async with client.transaction() as tx:
+                await tx.queue("left").send(event.data)
+                await tx.queue("right").send(event.data)
+                await tx.confirm(event)
+            print("moved", flush=True)
+
+asyncio.run(main())
+"""
+SENDER = """
+import asyncio, sys, holdfast
+
+async def endless():
+    while True:
+        yield b"x" * 100_000
+
+async def main():
+    async with holdfast.connect(sys.argv[1]) as client:
+        await client.queue("large").send_stream(endless())
+
+asyncio.run(main())
+"""
+
+
+def started(program: str, url: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", program, url], stdout=subprocess.PIPE)
+
+
+async def applied(client: holdfast.Client, at_least: int) -> None:
+    while (await client.status())["applied"] < at_least:  # noqa: ASYNC110  # another process is waited for
+        await asyncio.sleep(0.01)
+
+
+async def alone(client: holdfast.Client) -> None:
+    while (await client.status())["sessions"] > 1:  # noqa: ASYNC110  # the server gives up in its own time
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+async def test_transactions_of_a_client_killed_at_random_moments_happen_whole_or_not_at_all(tmp_path: Path) -> None:
+    random.seed(SEED)
+    count = 20_000
+    with ServerProcess(tmp_path / "data", *OPTIONS) as server:
+        async with holdfast.connect(server.url) as client:
+            await client.queue("in").send_many(range(count))
+        for _ in range(8):
+            mover = started(MOVER, server.url)
+            assert mover.stdout is not None
+            await asyncio.to_thread(mover.stdout.readline)  # from its first commit on
+            await asyncio.sleep(random.uniform(0.0, 0.2))
+            mover.kill()
+            mover.communicate()
+
+        assert await check_whole(server.url, count) > 20
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+async def test_a_client_killed_in_the_middle_of_a_large_event_leaves_neither_event_nor_space_behind(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data", "--journal-size", "256M", "--session-grace-ms", "500") as server:
+        async with holdfast.connect(server.url) as client:
+            await client.create_queue("large")
+            for _ in range(4):  # together more than the journal has room for
+                sender = started(SENDER, server.url)
+                before = (await client.status())["applied"]
+                await asyncio.wait_for(applied(client, before + 600), 60)
+                sender.kill()
+                sender.communicate()
+                await asyncio.wait_for(alone(client), 30)
+                assert (await client.describe("large"))["waiting"] == 0
+            await client.queue("large").send_stream(b"x" * 40 * MIB, timeout=30)
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+async def test_a_large_event_sent_and_read_through_kills_of_the_server_arrives_unharmed(tmp_path: Path) -> None:
+    random.seed(SEED)
+    path, digest = tmp_path / "content", hashlib.sha256()
+    with path.open("wb") as file:
+        for number in range(120):
+            piece = hashlib.shake_128(b"%d" % number).digest(MIB)
+            digest.update(piece)
+            file.write(piece)
+
+    async def kill_often(server: ServerProcess, until: asyncio.Task[object]) -> int:
+        kills = 0
+        while not until.done():
+            await asyncio.sleep(random.uniform(0.05, 0.3))
+            await asyncio.to_thread(server.kill)
+            await asyncio.to_thread(server.start)
+            kills += 1
+            await asyncio.wait({until}, timeout=1.0)
+        return kills
+
+    with ServerProcess(tmp_path / "data", "--journal-size", "512M", "--session-grace-ms", "20000") as server:
+        async with holdfast.connect(server.url, timeout=60) as client:
+            sending = asyncio.create_task(client.queue("large").send_stream(path))
+            kills = await kill_often(server, sending)
+            await sending
+            async with client.queue("large").receive() as incoming:
+                event = await incoming.next(30)
+                async with event.open_stream() as stream:
+                    saving = asyncio.create_task(stream.save(tmp_path / "copy"))
+                    kills += await kill_often(server, saving)
+                    await saving
+                await event.confirm()
+
+    assert kills >= 3
+    assert hashlib.sha256((tmp_path / "copy").read_bytes()).digest() == digest.digest()
+
+
+THROUGH = """
+import asyncio, sys, holdfast
+
+async def content():
+    for number in range(int(sys.argv[2])):
+        yield number.to_bytes(4, "big") * (1 << 18)
+
+async def main():
+    async with holdfast.connect(sys.argv[1]) as client, client.queue("large").receive() as incoming:
+        await client.queue("large").send_stream(content())
+        event = await incoming.next(10)
+        total = 0
+        async with event.open_stream() as stream:
+            async for chunk in stream:
+                total += len(chunk)
+        await event.confirm()
+        await incoming.settled()
+        assert total == event.size == int(sys.argv[2]) << 20
+
+asyncio.run(main())
+with open("/proc/self/status") as status:
+    print(next(int(line.split()[1]) >> 10 for line in status if line.startswith("VmHWM")))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+async def test_three_hundred_megabytes_go_through_in_a_bounded_memory_of_server_and_client(tmp_path: Path) -> None:
+    """B13: never held in memory anywhere."""
+    with ServerProcess(tmp_path / "data", "--journal-size", "1G") as server:
+        client = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", THROUGH, server.url, "300", stdout=asyncio.subprocess.PIPE
+        )  # fmt: skip
+        highest = 0.0
+        while client.returncode is None:
+            highest = max(highest, server.memory_mb())
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(client.wait(), 0.05)
+        assert client.stdout is not None
+        said = await client.stdout.read()
+
+    assert client.returncode == 0
+    assert highest < 150, f"the server held {highest:.0f} MB"
+    assert int(said) < 150, f"the client held {said!r} MB"
+    print(f"server {highest:.0f} MB, client {int(said)} MB")

@@ -1,0 +1,186 @@
+"""The naive twin of subscribing: topics, subscriptions of every kind, patterns, temporary topics. Single events in lists."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from holdfast.destination import command as commands
+from holdfast.destination.command import Command
+from holdfast.event import position
+
+Key = tuple[str, str]
+Holder = tuple[str, int]
+
+# What each pattern means, said in another language.
+PATTERNS = {"glob:a.*": r"a\.[^./]*", "glob:**": r"[^_].*", "regex:a\\.(x|y)": r"a\.(x|y)"}
+SELECTORS = {
+    "": lambda n: True,
+    "n > 1": lambda n: n is not None and n > 1,
+    "n = 0 OR n IS NULL": lambda n: n is None or n == 0,
+    "n > 100": lambda n: False,
+}
+
+
+class Refusal(Exception):
+    """The twin refuses the command, and has changed nothing."""
+
+
+@dataclass
+class NaiveSubscription:
+    owner: str
+    is_durable: bool
+    is_shared: bool
+    selector: str
+    no_local: bool
+    client: str
+    waiting: list[int] = field(default_factory=list)
+    receivers: list[Holder] = field(default_factory=list)
+
+    def takes(self, n: int | None, client: str) -> bool:
+        return not (self.no_local and client and client == self.client) and SELECTORS[self.selector](n)
+
+
+@dataclass
+class Sent:
+    entry: int
+    topic: str
+    values: list[int | None]  # the property n of each event
+
+
+@dataclass
+class NaiveProducer:
+    client: str
+    session: str
+    next_sequence: int = 1
+    held: dict[int, Sent] = field(default_factory=dict)
+
+
+class NaiveSubscriptions:
+    def __init__(self) -> None:
+        self.topics: dict[str, str] = {}  # and the session that a temporary one belongs to
+        self.subscriptions: dict[Key, NaiveSubscription] = {}
+        self.producers: dict[str, NaiveProducer] = {}
+
+    def apply(self, entry: int, command: Command, values: list[int | None]) -> None:
+        match command:
+            case commands.BatchCommand():
+                self.send(command, Sent(entry, command.destination, values))
+            case commands.Create():
+                self.topics.setdefault(command.name, command.session)
+            case commands.Delete():
+                self.delete(command.name)
+            case commands.Subscribe():
+                self.subscribe(command)
+            case commands.Unsubscribe():
+                self.unsubscribe((command.topic, command.name))
+            case commands.Attach():
+                self.attach((command.destination, command.subscription), (command.session, command.receiver))
+            case commands.Detach():
+                self.detach(command.session, command.receiver)
+            case commands.OpenProducer():
+                known = self.producers.setdefault(command.producer, NaiveProducer(command.client, command.session))
+                known.client, known.session = command.client, command.session
+            case commands.Claim():
+                for key in [key for key, found in self.subscriptions.items() if is_passing(found) and not found.receivers]:
+                    del self.subscriptions[key]
+
+    # --- events ------------------------------------------------------------------------------------------------------
+
+    def send(self, command: commands.BatchCommand, sent: Sent) -> None:
+        producer = self.producers.get(command.producer)
+        if producer is None:
+            self.place(sent, "")
+        elif command.sequence >= producer.next_sequence:
+            producer.held.setdefault(command.sequence, sent)
+            while producer.next_sequence in producer.held:
+                self.place(producer.held.pop(producer.next_sequence), producer.client)
+                producer.next_sequence += 1
+
+    def place(self, sent: Sent, client: str) -> None:
+        if sent.topic not in self.topics:
+            return
+        for (topic, _), subscription in self.subscriptions.items():
+            if topic == sent.topic or (topic in PATTERNS and self.is_matched(topic, sent.topic)):
+                for index, n in enumerate(sent.values):
+                    if subscription.takes(n, client):
+                        subscription.waiting.append(position.of(sent.entry, index))
+
+    def is_matched(self, pattern: str, topic: str) -> bool:
+        return not self.topics[topic] and re.fullmatch(PATTERNS[pattern], topic) is not None
+
+    # --- subscribing -------------------------------------------------------------------------------------------------
+
+    def subscribe(self, command: commands.Subscribe) -> None:
+        key = (command.topic if command.match == "name" else f"{command.match}:{command.topic}", command.name)
+        is_own = not command.is_durable and not command.is_shared
+        made = NaiveSubscription(
+            command.session if is_own else "", command.is_durable, command.is_shared, command.selector, command.no_local,
+            command.client if command.no_local else "",
+        )  # fmt: skip
+        if command.is_shared and command.no_local:
+            raise Refusal
+        if command.match == "name" and (command.topic not in self.topics or (self.topics[command.topic] and not is_own)):
+            raise Refusal
+        found = self.subscriptions.get(key)
+        if found is None:
+            self.subscriptions[key] = made
+        elif (found.owner, found.is_durable, found.is_shared) != (made.owner, made.is_durable, made.is_shared):
+            raise Refusal
+        elif (found.selector, found.no_local) == (made.selector, made.no_local):
+            if not found.receivers:
+                found.client = made.client
+        elif found.receivers:
+            raise Refusal
+        else:
+            del self.subscriptions[key]
+            self.subscriptions[key] = made
+
+    def unsubscribe(self, key: Key) -> None:
+        if key not in self.subscriptions or self.subscriptions[key].receivers:
+            raise Refusal
+        del self.subscriptions[key]
+
+    def delete(self, name: str) -> None:
+        of_topic = [key for key in self.subscriptions if key[0] == name]
+        if name not in self.topics or (self.topics[name] and any(self.subscriptions[key].receivers for key in of_topic)):
+            raise Refusal
+        self.end_topic(name)
+
+    def end_topic(self, name: str) -> None:
+        del self.topics[name]
+        for key in [key for key in self.subscriptions if key[0] == name]:
+            del self.subscriptions[key]
+
+    # --- receivers ---------------------------------------------------------------------------------------------------
+
+    def attach(self, key: Key, holder: Holder) -> None:
+        found = self.subscriptions.get(key)
+        elsewhere = [other for other, each in self.subscriptions.items() if holder in each.receivers and other != key]
+        if found is None or elsewhere or found.owner not in ("", holder[0]):
+            raise Refusal
+        if holder not in found.receivers:
+            if found.receivers and not found.is_shared:
+                raise Refusal
+            found.receivers.append(holder)
+
+    def detach(self, session: str, receiver: int) -> None:
+        for key, found in list(self.subscriptions.items()):
+            before = len(found.receivers)
+            found.receivers = [each for each in found.receivers if each[0] != session or receiver not in (0, each[1])]
+            if is_passing(found) and before and not found.receivers:
+                del self.subscriptions[key]
+        if receiver == 0:
+            for name in [name for name, owner in self.topics.items() if owner == session]:
+                self.end_topic(name)
+            for key in [key for key, found in self.subscriptions.items() if found.owner == session]:
+                del self.subscriptions[key]
+            for name in [name for name, producer in self.producers.items() if producer.session == session]:
+                gone = self.producers.pop(name)
+                for sequence in sorted(gone.held):
+                    self.place(gone.held[sequence], gone.client)
+
+
+def is_passing(found: NaiveSubscription) -> bool:
+    """It goes with its last receiver."""
+    return found.is_shared and not found.is_durable

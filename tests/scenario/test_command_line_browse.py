@@ -1,0 +1,58 @@
+"""The command line: looking without taking, and subscriptions with selectors and wildcards (E4)."""
+
+from __future__ import annotations
+
+from tests.scenario.command_line import Holdfast, holdfast, server
+
+__all__ = ["holdfast", "server"]
+
+
+def test_browse_prints_what_waits_and_takes_nothing(holdfast: Holdfast) -> None:
+    for amount in (50, 150, 250):
+        holdfast("send", "browsed", "--data", str(amount), "--property", f"amount={amount}")
+
+    everything = holdfast("browse", "browsed")
+    large = holdfast("browse", "browsed", "--selector", "amount > 100", "--count", "1", "--json")
+    received = holdfast("receive", "browsed", "--count", "3", "--json")
+
+    assert (everything.code, everything.json()) == (0, [50, 150, 250])
+    assert [event["data"] for event in large.json()] == [150]
+    assert [event["data"] for event in received.json()] == [50, 150, 250]
+    assert all("deliveries" not in event for event in received.json())
+
+
+def test_browse_of_what_is_not_there_or_cannot_be_understood_is_refused(holdfast: Holdfast) -> None:
+    nowhere = holdfast("browse", "nowhere-at-all", "--json")
+    nonsense = holdfast("browse", "browsed", "--selector", "amount >", "--json")
+
+    assert (nowhere.code, nonsense.code) == (1, 1)
+    assert "no-such-destination" in nowhere.err
+    assert "bad-selector" in nonsense.err
+
+
+def test_a_subscription_is_created_with_a_selector_shared_and_browsed(holdfast: Holdfast) -> None:
+    holdfast("destination", "create", "quotes", "--topic")
+    created = holdfast("subscription", "create", "quotes", "large", "--selector", "amount > 100", "--shared")
+    for amount in (50, 150):
+        holdfast("send", "quotes", "--topic", "--data", str(amount), "--property", f"amount={amount}")
+
+    (listed,) = holdfast("subscription", "list", "quotes", "--json").json()
+    browsed = holdfast("browse", "quotes", "--subscription", "large")
+    received = holdfast("receive", "quotes", "--subscription", "large", "--shared", "--count", "1")
+
+    assert created.code == 0
+    assert (listed["selector"], listed["is_shared"], listed["waiting"]) == ("amount > 100", True, 1)
+    assert browsed.json() == received.json() == [150]
+
+
+def test_a_wildcard_subscription_is_created_received_from_and_deleted(holdfast: Holdfast) -> None:
+    created = holdfast("subscription", "create", "alarms.*", "pager")
+    holdfast("send", "alarms.fire", "--topic", "--data", "1")
+
+    listed = holdfast("subscription", "list", "alarms.*", "--json")
+    received = holdfast("receive", "alarms.*", "--subscription", "pager", "--count", "1", "--json")
+    deleted = holdfast("subscription", "delete", "alarms.*", "pager")
+
+    assert (created.code, deleted.code) == (0, 0)
+    assert [(each["name"], each["pattern"]) for each in listed.json()] == [("pager", "alarms.*")]
+    assert [(event["destination"], event["data"]) for event in received.json()] == [("alarms.fire", 1)]

@@ -1,0 +1,66 @@
+"""Files as events on the command line (B13, E4): `send --file`, `receive --save-to`."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from tests.scenario.command_line import Holdfast, holdfast, server
+
+__all__ = ["holdfast", "server"]
+
+LARGE = hashlib.shake_128(b"content").digest(700_001)
+
+
+def test_a_file_of_any_size_is_sent_and_saved_under_its_id_and_name(holdfast: Holdfast, tmp_path: Path) -> None:
+    (tmp_path / "large.bin").write_bytes(LARGE)
+    (tmp_path / "small.txt").write_text("small")
+    (tmp_path / "saved").mkdir()
+
+    sent = holdfast("send", "files", "--file", f"{tmp_path}/large.bin", "--type", "picture", "--json")
+    also = holdfast("send", "files", "--file", f"{tmp_path}/small.txt")
+    received = holdfast("receive", "files", "--count", "2", "--save-to", f"{tmp_path}/saved")
+
+    assert sent.json()[0].items() >= {"destination": "files", "count": 1, "bytes": len(LARGE)}.items()
+    assert "(5 bytes)" in also.out
+    large, small = received.json()
+    assert (large["id"], large["type"], large["bytes"]) == (sent.json()[0]["first_id"], "picture", len(LARGE))
+    assert large["saved"] == f"{tmp_path}/saved/{large['id']}-large.bin"
+    assert Path(large["saved"]).read_bytes() == LARGE
+    assert Path(small["saved"]).read_text() == "small"
+    assert holdfast("receive", "files", "--timeout", "0.2").out == ""
+
+
+def test_a_large_event_is_not_printed_and_stays_until_it_is_saved(holdfast: Holdfast, tmp_path: Path) -> None:
+    (tmp_path / "large.bin").write_bytes(LARGE)
+    holdfast("send", "large", "--file", f"{tmp_path}/large.bin")
+
+    refused = holdfast("receive", "large", "--count", "1")
+    saved = holdfast("receive", "large", "--count", "1", "--save-to", str(tmp_path))
+
+    assert refused.code != 0
+    assert "--save-to" in refused.err
+    assert Path(saved.json()[0]["saved"]).read_bytes() == LARGE
+
+
+def test_a_name_that_would_lead_out_of_the_folder_does_not(holdfast: Holdfast, tmp_path: Path) -> None:
+    (tmp_path / "saved").mkdir()
+    holdfast("send", "names", "--data", "x", "--property", "file_name=../../outside")
+
+    (saved,) = holdfast("receive", "names", "--count", "1", "--save-to", f"{tmp_path}/saved").json()
+
+    assert Path(saved["saved"]).parent == tmp_path / "saved"
+    assert saved["saved"].endswith("-outside")
+
+
+def test_what_cannot_be_sent_or_saved_to_is_refused_with_the_reason(holdfast: Holdfast, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+
+    missing = holdfast("send", "f", "--file", f"{tmp_path}/missing")
+    both = holdfast("send", "f", "--file", f"{tmp_path}/file", "--data", "1")
+    nowhere = holdfast("receive", "f", "--save-to", f"{tmp_path}/nowhere")
+
+    assert "is not a file that can be sent" in missing.err
+    assert "leave --data and --count out" in both.err
+    assert "is not a folder to save to" in nowhere.err
+    assert 0 not in (missing.code, both.code, nowhere.code)

@@ -1,0 +1,76 @@
+"""Turns into the channel: order within a session, room between sessions (B22)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.channel.channel import Buffer, Purpose, Receipt, Told
+from holdfast.node.turns import UNDER_WAY_BYTES_MAX, Turns
+
+BATCH = bytes(UNDER_WAY_BYTES_MAX // 4)
+
+
+class SlowChannel:
+    """Makes durable what it has when it is told to."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Buffer, Told]] = []
+        self.written: list[Buffer] = []
+
+    def submit(self, body: Buffer, purpose: Purpose, told: Told) -> None:
+        self.waiting.append((body, told))
+
+    def sync_one(self) -> None:
+        body, told = self.waiting.pop(0)
+        self.written.append(body)
+        told(Receipt(len(self.written), 1, True))
+
+
+def flood(turns: Turns, session: str, count: int, told: list[Any]) -> None:
+    for number in range(count):
+        turns.submit(session, bytes((number,)) + BATCH, lambda outcome, number=number: told.append(number))  # type: ignore[misc]
+
+
+def test_what_a_quiet_session_sends_waits_for_a_part_of_what_another_floods_with_b22() -> None:
+    channel = SlowChannel()
+    told: list[Any] = []
+    turns = Turns(channel)  # type: ignore[arg-type]
+    flood(turns, "flood", 40, told)
+
+    turns.submit("quiet", b"mine", lambda outcome: told.append("mine"))
+
+    assert len(channel.waiting) <= 6
+    while channel.waiting:
+        channel.sync_one()
+    assert told.index("mine") <= 5
+    assert [each for each in told if each != "mine"] == list(range(40))
+
+
+def test_a_session_that_is_alone_is_not_held_back(monkeypatch: Any) -> None:
+    now = 0.0
+    monkeypatch.setattr("holdfast.node.turns.time.monotonic", lambda: now)
+    channel = SlowChannel()
+    told: list[Any] = []
+    turns = Turns(channel)  # type: ignore[arg-type]
+    flood(turns, "flood", 1, told)
+    now = 5.0
+
+    flood(turns, "flood", 40, told)
+
+    assert len(channel.waiting) == 41
+
+
+def test_what_waits_for_its_turn_is_dropped_with_the_link_and_nothing_else_is() -> None:
+    channel = SlowChannel()
+    told: list[Any] = []
+    turns = Turns(channel)  # type: ignore[arg-type]
+    flood(turns, "flood", 40, told)
+    turns.submit("quiet", b"mine", lambda outcome: told.append("mine"))
+
+    turns.drop("flood")
+    while channel.waiting:
+        channel.sync_one()
+    flood(turns, "flood", 1, told)
+
+    assert told == [0, 1, 2, 3, "mine"]
+    assert len(channel.waiting) == 1
