@@ -153,9 +153,11 @@ async def test_a_client_killed_in_the_middle_of_a_large_event_leaves_neither_eve
             for _ in range(4):  # together more than the journal has room for
                 sender = started(SENDER, server.url)
                 before = (await client.status())["applied"]
-                await asyncio.wait_for(applied(client, before + 600), 60)
-                sender.kill()
-                sender.communicate()
+                try:
+                    await asyncio.wait_for(applied(client, before + 300), 60)
+                finally:
+                    sender.kill()
+                    sender.communicate()
                 await asyncio.wait_for(alone(client), 30)
                 assert (await client.describe("large"))["waiting"] == 0
             await client.queue("large").send_stream(b"x" * 40 * MIB, timeout=30)

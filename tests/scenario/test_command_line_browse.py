@@ -30,7 +30,7 @@ def test_browse_of_what_is_not_there_or_cannot_be_understood_is_refused(holdfast
     assert "bad-selector" in nonsense.err
 
 
-def test_a_subscription_is_created_with_a_selector_shared_and_browsed(holdfast: Holdfast) -> None:
+def test_a_subscription_is_created_shared_with_a_selector_browsed_and_received_from_as_it_is(holdfast: Holdfast) -> None:
     holdfast("destination", "create", "quotes", "--topic")
     created = holdfast("subscription", "create", "quotes", "large", "--selector", "amount > 100", "--shared")
     for amount in (50, 150):
@@ -38,7 +38,7 @@ def test_a_subscription_is_created_with_a_selector_shared_and_browsed(holdfast: 
 
     (listed,) = holdfast("subscription", "list", "quotes", "--json").json()
     browsed = holdfast("browse", "quotes", "--subscription", "large")
-    received = holdfast("receive", "quotes", "--subscription", "large", "--shared", "--count", "1")
+    received = holdfast("receive", "quotes", "--subscription", "large", "--count", "1", "--timeout", "10")
 
     assert created.code == 0
     assert (listed["selector"], listed["is_shared"], listed["waiting"]) == ("amount > 100", True, 1)
@@ -50,7 +50,7 @@ def test_a_wildcard_subscription_is_created_received_from_and_deleted(holdfast: 
     holdfast("send", "alarms.fire", "--topic", "--data", "1")
 
     listed = holdfast("subscription", "list", "alarms.*", "--json")
-    received = holdfast("receive", "alarms.*", "--subscription", "pager", "--count", "1", "--json")
+    received = holdfast("receive", "alarms.*", "--subscription", "pager", "--count", "1", "--timeout", "10", "--json")
     deleted = holdfast("subscription", "delete", "alarms.*", "pager")
 
     assert (created.code, deleted.code) == (0, 0)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.channel.channel import Purpose, Receipt
 from holdfast.channel.journal import JournalChannel, JournalSettings
 from holdfast.channel.journal.channel import FRAGMENTS_BYTES_MAX
+from holdfast.channel.journal.writer import Draft, Outcome
 from holdfast.errors import Closed, HoldfastError
 from holdfast.simulation.disk import SimulatedDisk
 
@@ -42,11 +44,11 @@ async def test_a_group_takes_a_few_fragments_only() -> None:
         groups: list[int] = []
         commit = channel._journal.commit
 
-        def counting(drafts: list[object], **named: bool) -> object:
-            groups.append(sum(len(draft.payload) for draft in drafts))  # type: ignore[attr-defined]
-            return commit(drafts, **named)  # type: ignore[arg-type]
+        def counting(drafts: Sequence[Draft], is_marked: bool = True) -> list[Outcome]:
+            groups.append(sum(len(draft.payload) for draft in drafts))
+            return commit(drafts, is_marked=is_marked)
 
-        channel._journal.commit = counting  # type: ignore[method-assign,assignment]
+        channel._journal.commit = counting  # type: ignore[method-assign]
         receipts = await asyncio.gather(*(channel.append(FRAGMENT, Purpose.FRAGMENTS) for _ in range(12)))
         done = [receipt.entry for receipt in receipts]
 

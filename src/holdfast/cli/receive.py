@@ -117,7 +117,7 @@ async def _receive(
     credit = min(count or CREDIT_MAX, CREDIT_MAX)
     async with (
         holdfast.connect(url, name="holdfast receive", timeout=max(timeout or LINK_SECONDS_MAX, LINK_SECONDS_MIN)) as client,
-        _incoming(client, destination, is_topic, subscription, is_shared, selector, credit) as incoming,
+        await _incoming(client, destination, is_topic, subscription, is_shared, selector, credit) as incoming,
     ):
         while count is None or printed < count:
             try:
@@ -129,7 +129,7 @@ async def _receive(
     return printed
 
 
-def _incoming(
+async def _incoming(
     client: Client,
     destination: str,
     is_topic: bool,
@@ -138,9 +138,32 @@ def _incoming(
     selector: str | None,
     credit: int,
 ) -> Incoming:
-    if is_topic or subscription is not None:
-        return client.subscribe(destination, subscription, shared=is_shared, selector=selector, credit=credit)
+    if subscription is not None:
+        return await _subscribed(client, destination, subscription, is_shared, selector, credit)
+    if is_topic:
+        return client.subscribe(destination, selector=selector, credit=credit)
     return client.queue(destination).receive(selector=selector, credit=credit)
+
+
+async def _subscribed(
+    client: Client, topic: str, name: str, is_shared: bool, selector: str | None, credit: int
+) -> Incoming:  # fmt: skip
+    """A subscription that is there is received from as it is: another selector would make it anew, and lose what waits in it."""
+    from holdfast.errors import NoSuchDestination
+
+    try:
+        rows = await client.subscriptions(topic)
+        found = {each["name"]: each for each in rows if each["pattern"] in (None, topic)}.get(name, {})
+    except NoSuchDestination:
+        found = {}
+    return client.subscribe(
+        topic,
+        name,
+        shared=is_shared or found.get("is_shared", False),
+        selector=selector if selector is not None else found.get("selector"),
+        no_local=found.get("no_local", False),
+        credit=credit,
+    )
 
 
 async def _print(event: ReceivedEvent, folder: Path | None, is_confirming: bool, as_json: bool) -> None:
