@@ -43,7 +43,7 @@ class Transfers:
     def broken(self, found: dict[str, Iterable[Hashable]]) -> list[str]:
         """Which promises do not hold for what was found in the source and in each target; none when all do."""
         counts = {place: Counter(found[place]) for place in (self._source, *self._targets)}
-        first, *others = (counts[target] for target in self._targets)
+        first = counts[self._targets[0]]
         problems = [f"in part: {target} and {self._targets[0]} differ" for target in self._targets[1:] if counts[target] != first]
         total = counts[self._source] + first
         certain = Counter(self._there)
