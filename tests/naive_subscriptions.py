@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from holdfast.destination import command as commands
@@ -14,7 +15,7 @@ Holder = tuple[str, int]
 
 # What each pattern means, said in another language.
 PATTERNS = {"glob:a.*": r"a\.[^./]*", "glob:**": r"[^_].*", "regex:a\\.(x|y)": r"a\.(x|y)"}
-SELECTORS = {
+SELECTORS: dict[str, Callable[[int | None], bool]] = {
     "": lambda n: True,
     "n > 1": lambda n: n is not None and n > 1,
     "n = 0 OR n IS NULL": lambda n: n is None or n == 0,

@@ -46,11 +46,11 @@ class FailingChannel(MemoryChannel):
                 self._has_refused.clear()
                 await self._has_refused.wait()
 
-    async def fetch(self, numbers: Sequence[int], bytes_max: int | None = None) -> list[Buffer]:
+    async def fetch(self, numbers: Sequence[int], bytes_max: int | None = None, front: int | None = None) -> list[Buffer]:
         if self.blind:
             self.blind -= 1
             raise NoSuchPosition(f"entry {numbers[0]} is not held")
-        return await super().fetch(numbers, bytes_max)
+        return await super().fetch(numbers, bytes_max, front)
 
 
 def failing_node() -> tuple[Node, FailingChannel]:

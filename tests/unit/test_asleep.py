@@ -17,8 +17,8 @@ def test_they_wake_when_their_time_comes_in_the_order_of_their_times() -> None:
 
     woken: list[tuple[int, int]] = []
     for now_ms in range(0, 1_001, 50):
-        while (slot := asleep.wake(now_ms)) is not None:
-            woken.append((now_ms, slot))
+        while (next_slot := asleep.wake(now_ms)) is not None:
+            woken.append((now_ms, next_slot))
         assert asleep.wake_at_ms is None or asleep.wake_at_ms > now_ms
 
     assert sorted(slot for _, slot in woken) == sorted(slot for _, slot in times)

@@ -201,6 +201,7 @@ class ClientManager:
 
     def submit(self, made: command.Command, token: int) -> None:
         """Append a command that is answered when it is applied; if it cannot be appended, it is answered now."""
+        self.messages.hurry()
         try:
             future = self.channel.append(command.encode(made), Purpose.UPKEEP)
         except HoldfastError as problem:

@@ -179,6 +179,10 @@ class Deliverer:
         if awaited is not None:
             awaited.discard(holder)
 
+    @property
+    def has_receivers(self) -> bool:
+        return bool(self._places)
+
     def route(self, holder: Holder) -> str:
         return self._routes.get(holder, "")
 

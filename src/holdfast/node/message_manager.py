@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from holdfast.bus.bus import Bus
@@ -52,6 +52,8 @@ log = logging.getLogger("holdfast.message_manager")
 CLAIM_AGAIN_S = 0.5
 # Entries applied without a pause: some 2 ms of work at most.
 LONG_RUN = 64
+# How long batches that nobody receives are left to gather before they are applied.
+LINGER_S = 0.001
 
 
 def subject_of(name: str) -> str:
@@ -84,6 +86,7 @@ class MessageManager:
         self._replayed = asyncio.Event()
         self._claimed = asyncio.Event()
         self._waiting: list[Callable[[], None]] = []
+        self._lingering: asyncio.Future[None] | None = None
         self._following: asyncio.Task[None] | None = None
         self._stop_listening: Callable[[], None] = lambda: None
 
@@ -151,6 +154,8 @@ class MessageManager:
                     self._wake()
                 if len(entries) > LONG_RUN:
                     await asyncio.sleep(0)  # a long replay or a flood leaves every other task its turn
+                elif self._may_linger(entries):
+                    await self._linger()
         except Closed:
             raise
         except HoldfastError as problem:
@@ -163,6 +168,27 @@ class MessageManager:
             claiming.cancel()
             await asyncio.gather(claiming, return_exceptions=True)
 
+    def _may_linger(self, entries: Sequence[Entry]) -> bool:
+        """Nobody receives, and nobody waits for an answer: then what comes next may be applied together."""
+        if not self.is_primary or self.deliverer.has_receivers or self._awaiting:
+            return False
+        return all(command.kind_of(entry.command) == command.BatchCommand.KIND for entry in entries)
+
+    async def _linger(self) -> None:
+        """A producer that sends one by one is not held up by each event's being applied before its next."""
+        loop = asyncio.get_running_loop()
+        self._lingering = loop.create_future()
+        timer = loop.call_later(LINGER_S, self.hurry)
+        try:
+            await self._lingering
+        finally:
+            timer.cancel()
+
+    def hurry(self) -> None:
+        """Somebody waits for what is applied next."""
+        if self._lingering is not None and not self._lingering.done():
+            self._lingering.set_result(None)
+
     async def _claim_when_replayed(self, before_claim: Callable[[], Awaitable[None]] | None) -> None:
         """Whatever fails here must not keep it from delivering: what could not be imported stays where it is."""
         if before_claim is not None:
@@ -170,6 +196,8 @@ class MessageManager:
                 await before_claim()
             except HoldfastError as problem:
                 log.error("not everything that was recorded before the start could be taken: %s", problem)
+            except Exception as problem:  # a fault of ours: it must not keep what is here from being delivered
+                log.critical("what was recorded before the start could not be taken", exc_info=problem)
         await self._replayed.wait()
         while not self.is_primary:
             claim = command.Claim(epoch=self.directory.epoch + 1, node=self.name)
@@ -258,6 +286,7 @@ class MessageManager:
     async def until_applied(self, entry: int) -> None:
         """Return when this entry is applied."""
         if self.applied < entry:
+            self.hurry()
             reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._awaiting.append((entry, reached))
             await reached
@@ -273,6 +302,16 @@ class MessageManager:
             function()
         else:
             self._waiting.append(function)
+
+    def _when_caught_up(self, function: Callable[[], None]) -> None:
+        """Whoever asks sees what was receipted before: first everything that is durable now is applied."""
+        if self.is_primary and self.applied < self.channel.durable:
+            self.hurry()
+            reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            reached.add_done_callback(lambda done: None if done.cancelled() else function())
+            self._awaiting.append((self.channel.durable, reached))
+        else:
+            self.when_primary(function)
 
     # --- what client managers say ------------------------------------------------------------------------------------
 
@@ -293,9 +332,9 @@ class MessageManager:
         elif isinstance(message, LinkCongested):
             self.when_primary(partial(self._deliverer.congested, message.session, message.is_congested))
         elif isinstance(message, Question):
-            self.when_primary(partial(self._answer, message))
+            self._when_caught_up(partial(self._answer, message))
         elif isinstance(message, BrowseAsked):
-            self.when_primary(partial(self._browse, message))
+            self._when_caught_up(partial(self._browse, message))
 
     def _answer(self, question: Question) -> None:
         try:
