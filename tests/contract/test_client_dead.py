@@ -252,7 +252,7 @@ async def test_what_makes_no_sense_is_refused_with_what_to_do() -> None:
                 await refused
         with pytest.raises(BadSetting, match="limit 0 is not a number of events"):
             await client.dead.list(limit=0)
-        with pytest.raises(BadSetting, match="position 'first' is not a number"):
+        with pytest.raises(BadSetting, match="position 'first' is not the place of an event"):
             await client.dead.purge(["first"])  # type: ignore[list-item]
         with pytest.raises(NoSuchPosition, match="no dead event waits at position 7"):
             await client.dead.show(7)
@@ -286,3 +286,45 @@ async def test_thousands_of_dead_events_with_long_reasons_can_be_looked_at(name:
         assert [event.data for event in found] == [event.data for event in received] == list(range(300))
         assert [event.dead for event in found] == [event.dead for event in received]
         assert found[7].dead[0].reason.startswith("Exception: 7 ü")
+
+
+async def test_a_large_dead_event_is_replayed_among_others_once_with_all_its_attributes_b20(url: str, name: str) -> None:
+    large = bytes(range(256)) * 4_000
+    async with holdfast.connect(url) as client:
+        sent = await client.queue(name).send_stream(large, type="picture", subject="s", properties={"of": name}, priority=7)
+        await client.queue(name).send("small", properties={"of": name})
+        await client.delete(name)
+
+        replayed = await client.dead.replay(selector=f"of = '{name}'")
+
+        assert replayed == 2
+        assert await dead_of(client, name) == []
+        async with client.queue(name).receive() as incoming:
+            events = [await incoming.next(timeout=10) for _ in range(2)]
+            (picture,) = [event for event in events if event.is_large]
+            assert (picture.id, picture.type, picture.subject, picture.priority) == (sent.id, "picture", "s", 7)
+            assert picture.properties == {"of": name}
+            async with picture.open_stream() as stream:
+                assert await stream.read() == large
+            for event in events:
+                await event.confirm()
+
+
+@pytest.mark.parametrize("selector", ["", "  "])
+async def test_an_empty_selector_does_not_mean_all_dead_events(url: str, name: str, selector: str) -> None:
+    async with holdfast.connect(url) as client:
+        await rejected(client, name)
+
+        with pytest.raises(BadSetting, match="everything=True"):
+            await client.dead.purge(selector=selector)
+        with pytest.raises(BadSetting, match="everything=True"):
+            await client.dead.replay(selector=selector)
+
+        assert len(await dead_of(client, name)) == 1
+
+
+@pytest.mark.parametrize("position", ["7", None, -1, 1 << 64, 1.5, True])
+async def test_what_is_no_position_is_refused_before_it_travels(url: str, position: object) -> None:
+    async with holdfast.connect(url) as client:
+        with pytest.raises(BadSetting, match="is not the place of an event"):
+            await client.dead.show(position)  # type: ignore[arg-type]  # what is wrong is what is tested

@@ -15,7 +15,7 @@ import pytest
 import holdfast
 import holdfast.blocking
 from holdfast.client.stream import FRAGMENT_BYTES
-from holdfast.errors import BadEvent, Closed, NoSuchPosition, TooLarge
+from holdfast.errors import BadEvent, Closed, NoSuchPosition, Refused, TooLarge
 from tests.contract.places import name, server, url
 
 __all__ = ["name", "server", "url"]
@@ -234,3 +234,42 @@ async def test_the_blocking_twin_streams_both_ways(url: str, name: str, tmp_path
                 assert stream.read() == LARGE
 
     await asyncio.to_thread(program)
+
+
+async def test_a_read_that_is_cancelled_loses_nothing_and_the_next_one_goes_on(url: str, name: str) -> None:
+    async with holdfast.connect(url) as client, client.queue(name).receive() as incoming:
+        await client.queue(name).send_stream(LARGE)
+        event = await incoming.next(10)
+        found, turns, cancelled = bytearray(), 0, 0
+        async with event.open_stream() as stream:
+            while len(found) < len(LARGE):
+                reading = asyncio.create_task(stream.read(2 * FRAGMENT_BYTES + 7))
+                for _ in range(turns):  # each time it is cancelled a little later
+                    await asyncio.sleep(0)
+                cancelled += reading.cancel()
+                turns += 1
+                (part,) = await asyncio.gather(reading, return_exceptions=True)
+                found += part if isinstance(part, bytes) else b""
+            assert await stream.read() == b""
+
+        assert found == LARGE
+        assert cancelled
+
+
+async def test_what_is_left_after_a_save_that_was_cancelled_is_not_taken_for_the_whole(
+    url: str, name: str, tmp_path: Path
+) -> None:
+    async with holdfast.connect(url) as client, client.queue(name).receive() as incoming:
+        await client.queue(name).send_stream(LARGE)
+        event = await incoming.next(10)
+        async with event.open_stream() as stream:
+            saving = asyncio.create_task(stream.save(tmp_path / "saved", progress=lambda *_: saving.cancel()))
+            await asyncio.gather(saving, return_exceptions=True)
+
+            with pytest.raises(Refused, match="open the stream again"):
+                await stream.save(tmp_path / "saved")
+
+        assert os.listdir(tmp_path) in ([], ["events"]), "nothing is left of it"
+        async with event.open_stream() as stream:
+            await stream.save(tmp_path / "saved")
+        assert (tmp_path / "saved").read_bytes() == LARGE

@@ -15,7 +15,19 @@ import pytest
 
 import holdfast
 import holdfast.blocking
-from holdfast.errors import BadEvent, BadName, BadSetting, BadUrl, Closed, HoldfastError, ProtocolError, Unreachable, WrongLoop
+from holdfast.errors import (
+    BadEvent,
+    BadName,
+    BadSetting,
+    BadUrl,
+    Closed,
+    HoldfastError,
+    ProtocolError,
+    Refused,
+    TooLarge,
+    Unreachable,
+    WrongLoop,
+)
 from holdfast.logging_handler import EventHandler
 from tests.contract.places import name, server, url
 
@@ -254,3 +266,38 @@ def test_a_log_handler_with_a_destination_that_cannot_be_is_refused_when_it_is_m
         EventHandler(tmp_path / "r", destination="_LOG")
 
     assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("delay", ["5", None, float("nan"), -1])
+async def test_a_delay_that_is_no_number_of_seconds_is_refused_and_the_event_is_still_held(
+    url: str, name: str, delay: Any
+) -> None:
+    async with holdfast.connect(url) as client, client.queue(name).receive() as incoming:
+        await client.queue(name).send(1)
+        event = await incoming.next(10)
+
+        with pytest.raises(BadSetting, match="give seconds"):
+            event.release(delay)
+        await event.confirm()
+    with pytest.raises(BadSetting, match="give seconds"):
+        async with holdfast.connect(url) as client:
+            await client.create_queue(f"{name}-other", redelivery_delay=delay)
+
+
+async def test_a_transaction_confirms_what_was_received_and_nothing_else(url: str, name: str) -> None:
+    async with holdfast.connect(url) as client:
+        await client.queue(name).send(1)
+        async with client.queue(name).browse() as events:
+            browsed = await events.next()
+        wrong: Any
+        for wrong in (browsed, None, "event"):
+            with pytest.raises(Refused, match="receive it first"):
+                async with client.transaction() as tx:
+                    await tx.confirm(wrong)
+        assert (await client.describe(name))["waiting"] == 1
+
+
+async def test_what_does_not_fit_an_event_is_told_how_it_can_be_sent(url: str, name: str) -> None:
+    async with holdfast.connect(url) as client:
+        await refused(TooLarge, lambda: client.queue(name).send(bytes(2 << 20)), "send_stream")
+        await refused(BadEvent, lambda: client.queue(name).send(1, priority="5"), "whole number up to 9")  # type: ignore[arg-type]

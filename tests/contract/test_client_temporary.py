@@ -192,3 +192,25 @@ async def test_a_correlation_id_that_waits_for_its_reply_is_refused(name: str) -
             await client.queue(name).request(2, correlation_id="same")
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)
+
+
+async def test_requests_that_are_cancelled_leave_one_queue_for_replies_however_many_there_were(name: str) -> None:
+    async with holdfast.connect(f"memory:{name}") as client:
+        for turns in range(20):  # each is cancelled a little later
+            asking = asyncio.create_task(client.queue(name).request(turns, timeout=10))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+
+        async with answering(client, name):
+            assert (await client.queue(name).request(21, timeout=10)).data == 42
+        temporary = [each["name"] for each in await client.destinations() if each["name"].startswith("_temporary.")]
+
+        assert len(temporary) == 1
+
+
+async def test_a_correlation_id_that_is_no_text_is_refused(name: str) -> None:
+    async with holdfast.connect("memory:") as client:
+        with pytest.raises(BadEvent, match="correlation_id is text"):
+            await client.queue(name).request(1, correlation_id=[1])  # type: ignore[arg-type]

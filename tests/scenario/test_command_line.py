@@ -107,7 +107,7 @@ def test_dead_events_are_listed_shown_replayed_and_purged_b20(holdfast: Holdfast
 
     assert [each["dead"][0]["code"] for each in listed.json()] == ["deleted", "deleted"]
     assert (shown.json()[0]["data"], shown.json()[0]["destination"]) == ({"n": 1}, "h")
-    assert (replayed.out, received.out, purged.out) == ("sent 1 events again\n", '{"n":1}\n', "threw 1 events away\n")
+    assert (replayed.out, received.out, purged.out) == ("sent 1 event again\n", '{"n":1}\n', "threw 1 event away\n")
     assert (unsaid.code, "say which dead events are meant" in unsaid.err) == (1, True)
     assert (unknown.code, "no dead event waits" in unknown.err) == (1, True)
 

@@ -43,6 +43,34 @@ def test_a_large_event_is_not_printed_and_stays_until_it_is_saved(holdfast: Hold
     assert Path(saved.json()[0]["saved"]).read_bytes() == LARGE
 
 
+def test_a_large_event_is_browsed_and_as_a_dead_one_listed_shown_and_replayed_b20(holdfast: Holdfast, tmp_path: Path) -> None:
+    (tmp_path / "large.bin").write_bytes(LARGE)
+    holdfast("send", "given-up", "--file", f"{tmp_path}/large.bin", "--property", "of=it", "--priority", "7")
+
+    browsed, whole = holdfast("browse", "given-up"), holdfast("browse", "given-up", "--json")
+    holdfast("destination", "delete", "given-up")
+    listed = holdfast("dead", "list", "--selector", "of = 'it'", "--json")
+    position = str(listed.json()[0]["position"])
+    shown = holdfast("dead", "show", position)
+    replayed = holdfast("dead", "replay", position)
+    saved = holdfast("receive", "given-up", "--count", "1", "--save-to", str(tmp_path))
+
+    assert browsed.json()[0]["bytes"] == whole.json()[0]["bytes"] == listed.json()[0]["bytes"] == len(LARGE)
+    assert (whole.json()[0]["priority"], "data" in whole.json()[0]) == (7, False)
+    assert (shown.code, f"position         {position}" in shown.out) == (0, True), "as it is to be typed again"
+    assert replayed.out == "sent 1 event again\n"
+    assert Path(saved.json()[0]["saved"]).read_bytes() == LARGE
+
+
+def test_a_dead_event_that_is_received_says_why_it_is_one(holdfast: Holdfast) -> None:
+    holdfast("send", "dying", "--data", "1", "--property", "of=dying")
+    holdfast("destination", "delete", "dying")
+
+    received = holdfast("receive", "_DMQ", "--selector", "of = 'dying'", "--count", "1", "--json")
+
+    assert [(death["destination"], death["code"]) for death in received.json()[0]["dead"]] == [("dying", "deleted")]
+
+
 def test_a_name_that_would_lead_out_of_the_folder_does_not(holdfast: Holdfast, tmp_path: Path) -> None:
     (tmp_path / "saved").mkdir()
     holdfast("send", "names", "--data", "x", "--property", "file_name=../../outside")

@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 from typing import Any
 
 import holdfast
@@ -42,6 +43,8 @@ IN_ORDER = ("pager", "all")
 AUDIENCES = (*IN_ORDER, "ranked", "later", "sick")
 TIMEOUT_S = 0.3
 
+Before = Callable[[Node], Awaitable[None]]
+
 
 class Story:
     """What the program did and was told, for every promise."""
@@ -62,45 +65,40 @@ class Story:
 
 
 @contextlib.asynccontextmanager
-async def opened(disk: SimulatedDisk, replica: Replica, compare: bool) -> AsyncIterator[tuple[Node, holdfast.Client]]:
-    """A node on this disk, and its only client. A replica follows it."""
+async def opened(disk: SimulatedDisk, before_claim: Before | None = None) -> AsyncIterator[tuple[Node, holdfast.Client]]:
+    """A node on this disk, and its only client."""
     channel = await JournalChannel.open(FOLDER, JOURNAL, disk=disk)
-    tail = channel.durable
     node = Node(channel, Identity.in_memory(), SETTINGS)
-    assert tail >= replica.newest, f"entry {replica.newest} was durable, and {tail} is the newest that is left"
-    problems: list[str] = []
-
-    async def compared() -> None:
-        await replica.follow(channel, tail)
-        await node.messages.until_applied(tail)
-        if node.messages.directory.digest() != replica.state_at(tail).digest():
-            problems.append("the replayed state is not that of a replica")
-
-    await node.start(compared if compare and tail else None)
+    await node.start(None if before_claim is None else partial(before_claim, node))
     key = (id(asyncio.get_running_loop()), "simulated")
     embedded._shared[key] = Embedded(node, key)
     client = holdfast.connect("memory:simulated", timeout=TIMEOUT_S)
     await client.open()
     await embedded._shared[key].close()  # from now on the client is its only user
-    following = asyncio.create_task(replica.follow(channel))
     try:
         yield node, client
     finally:
         await client.close()
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
-    assert not problems, problems
 
 
 async def live(disk: SimulatedDisk, story: Story) -> None:
-    async with opened(disk, story.replica, compare=False) as (_, client):
-        await subscribe(client)
-        await send_plain(client, story)
-        await move(client, story)
-        await send_groups(client, story)
-        await send_large(client, story)
-        await bury_and_replay(client, story)
-        story.is_over = True
+    async with opened(disk) as (node, client):
+        following = asyncio.create_task(story.replica.follow(node.channel))
+        try:
+            await use_everything(client, story)
+            story.is_over = True
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+
+async def use_everything(client: holdfast.Client, story: Story) -> None:
+    await subscribe(client)
+    await send_plain(client, story)
+    await move(client, story)
+    await send_groups(client, story)
+    await send_large(client, story)
+    await bury_and_replay(client, story)
 
 
 async def subscribe(client: holdfast.Client) -> None:
@@ -206,15 +204,32 @@ async def bury_and_replay(client: holdfast.Client, story: Story) -> None:
 
 
 async def check(disk: SimulatedDisk, story: Story) -> None:
-    async with opened(disk, story.replica, compare=True) as (node, client):
+    story.groups.all_gone()
+    problems: list[str] = []
+
+    async def compare(node: Node) -> None:
+        problems.extend(await differences(node, story.replica))
+
+    async with opened(disk, compare) as (node, client):
         await node.messages.wait_until_primary()
         with contextlib.suppress(holdfast.errors.NoSuchDestination):  # the crash came before it was made
             await client.dead.replay(everything=True)
         taken = {key: [event async for event in everything(node, client, key)] for key in waiting(node)}
         await forgotten(node, client)
-        problems = judged(story, taken)
+        problems += judged(story, taken)
         problems += still_needed(node.messages.directory)
     assert not problems, "; ".join(problems)
+
+
+async def differences(node: Node, replica: Replica) -> list[str]:
+    """How the state before the claim, replayed from a snapshot, differs from that of a replica that never saw one."""
+    tail = node.channel.durable
+    if tail < replica.newest:
+        return [f"entry {replica.newest} was durable, and {tail} is the newest that is left"]
+    await replica.follow(node.channel, tail)
+    await node.messages.until_applied(tail)
+    is_same = node.messages.directory.digest() == replica.state_at(tail).digest()
+    return [] if is_same else [f"the state replayed up to entry {tail} is not that of a replica"]
 
 
 def waiting(node: Node) -> list[tuple[str, str]]:
@@ -262,6 +277,7 @@ def judged(story: Story, taken: dict[tuple[str, str], list[tuple[str, int, Any]]
                 story.contents.read(*data)
             elif audience == "grouped":
                 note_group(story, "second life", data)
+                story.groups.done(data % 3, "second life")
             else:
                 producer = "alerts" if audience in IN_ORDER else audience
                 recipient = "second life" if audience in IN_ORDER else data

@@ -20,6 +20,13 @@ class Holding(NamedTuple):
     held: Ranges
 
 
+class NotAttached(NamedTuple):
+    """Client manager: this receiver was about to attach, and was refused."""
+
+    session: str
+    receiver: int
+
+
 class CreditGranted(NamedTuple):
     session: str
     receiver: int

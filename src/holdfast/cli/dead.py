@@ -67,7 +67,8 @@ def show_(
 ) -> None:
     from holdfast.cli.output import show
 
-    show(_whole(ask(url, timeout, lambda client: _one(client, position))), as_json=json)
+    shown = _whole(ask(url, timeout, lambda client: _one(client, position)))
+    show(shown if json else {**shown, "position": str(shown["position"])}, as_json=json)
 
 
 async def _one(client: Client, position: int | None) -> BrowsedEvent:
@@ -96,13 +97,13 @@ def replay(
     timeout: Timeout = 30.0,
     json: Json = False,
 ) -> None:
-    from holdfast.cli.output import show
+    from holdfast.cli.output import counted, show
 
     def work(client: Client) -> Any:
         return client.dead.replay(positions or None, selector=selector, everything=all_, to=to, progress=_progress("sent again"))
 
     replayed = ask(url, timeout, work)
-    show({"replayed": replayed}, as_json=json, sentence=f"sent {replayed:,} events again")
+    show({"replayed": replayed}, as_json=json, sentence=f"sent {counted(replayed)} again")
 
 
 @group.command(
@@ -120,13 +121,13 @@ def purge(
     timeout: Timeout = 30.0,
     json: Json = False,
 ) -> None:
-    from holdfast.cli.output import show
+    from holdfast.cli.output import counted, show
 
     def work(client: Client) -> Any:
         return client.dead.purge(positions or None, selector=selector, everything=all_, progress=_progress("thrown away"))
 
     purged = ask(url, timeout, work)
-    show({"purged": purged}, as_json=json, sentence=f"threw {purged:,} events away")
+    show({"purged": purged}, as_json=json, sentence=f"threw {counted(purged)} away")
 
 
 def _progress(what: str) -> Any:
@@ -156,5 +157,4 @@ def _row(event: BrowsedEvent) -> dict[str, Any]:
 def _whole(event: BrowsedEvent) -> dict[str, Any]:
     from holdfast.cli.receive import as_cloud_event
 
-    deaths = [{**death._asdict(), "when": death.when.isoformat() if death.when is not None else None} for death in event.dead]
-    return {**as_cloud_event(event), "dead": deaths}
+    return as_cloud_event(event)

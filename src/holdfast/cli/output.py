@@ -19,6 +19,10 @@ def print_line(text: str) -> None:
     sys.stdout.flush()
 
 
+def counted(events: int) -> str:
+    return "1 event" if events == 1 else f"{events:,} events"
+
+
 def show(value: Mapping[str, Any], *, as_json: bool, sentence: str | None = None) -> None:
     """One thing: as JSON, as a sentence, or as names and values."""
     if as_json:

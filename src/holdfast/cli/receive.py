@@ -10,6 +10,7 @@ import typer
 
 from holdfast.cli import help_text
 from holdfast.cli.options import URL_DEFAULT, DestinationName, Json, Topic, Url
+from holdfast.event.event import PRIORITY_DEFAULT
 
 if TYPE_CHECKING:
     from holdfast.client.client import Client
@@ -185,12 +186,16 @@ async def _print(event: ReceivedEvent, folder: Path | None, is_confirming: bool,
 
 
 def data_of(event: Received) -> Any:
+    """What is printed of an event; of one that is too large to be printed, what can be said of it."""
+    if event.is_large:
+        return {"id": event.id, "type": event.type, "bytes": event.size}
     data = event.data
     return base64.b64encode(data).decode() if isinstance(data, bytes) else data
 
 
 def as_cloud_event(event: Received) -> dict[str, Any]:
-    """The whole event with the names of CloudEvents in JSON; what is not set is left out."""
+    """The whole event with the names of CloudEvents in JSON; what is not set is left out. One that is too large to be printed has
+    `bytes`, how many, in place of its data; a dead one has `dead`."""
     shown: dict[str, Any] = {
         "id": event.id,
         "source": event.source,
@@ -200,13 +205,17 @@ def as_cloud_event(event: Received) -> dict[str, Any]:
         "datacontenttype": event.datacontenttype,
         "dataschema": event.dataschema,
         "properties": dict(event.properties) or None,
+        "priority": event.priority if event.priority != PRIORITY_DEFAULT else None,
         "group": event.group,
         "correlation_id": event.correlation_id,
         "reply_to": event.reply_to,
         "destination": event.destination,
         "position": event.position,
         "deliveries": event.deliveries or None,
+        "dead": [{**death._asdict(), "when": death.when.isoformat() if death.when else None} for death in event.dead] or None,
     }
     shown = {name: value for name, value in shown.items() if value is not None}
+    if event.is_large:
+        return shown | {"bytes": event.size}
     data = event.data
     return shown | ({"data_base64": base64.b64encode(data).decode()} if isinstance(data, bytes) else {"data": data})

@@ -145,8 +145,10 @@ def _account(destination: str, receipts: Any, seconds: float) -> dict[str, Any]:
 
 
 def _sentence(sent: dict[str, Any]) -> str:
+    from holdfast.cli.output import counted
+
     rate = f" ({sent['events_per_second']:,} events/s)" if "events_per_second" in sent else ""
-    events = "1 event" if sent["count"] == 1 else f"{sent['count']:,} events"
+    events = counted(sent["count"])
     if not sent["count"]:
         return "sent nothing: there was no data"
     where = (

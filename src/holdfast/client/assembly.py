@@ -9,6 +9,7 @@ again, and answered as the first time.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.client.gathering import Kind
@@ -103,6 +104,11 @@ class Assembly:
                 return await asyncio.shield(self._outcome)
         except TimeoutError as problem:
             raise self._too_late(timeout) from problem
+
+    def when_decided(self, heard: Callable[[BaseException | None], None]) -> None:
+        """Call it when the answer to the commit is known after all: with None, or with why nothing happened."""
+        if self._outcome is not None:
+            self._outcome.add_done_callback(lambda done: None if done.cancelled() else heard(done.exception()))
 
     def _too_late(self, timeout: float) -> HoldfastError:
         if self._was_asked:

@@ -22,7 +22,8 @@ from holdfast.client import checks
 from holdfast.client.browser import BrowsedEvent, Browser
 from holdfast.client.destination import check_name
 from holdfast.client.gathering import Kind
-from holdfast.client.outgoing import Outgoing
+from holdfast.client.large import EventStream
+from holdfast.client.outgoing import EventFields, Outgoing
 from holdfast.client.transaction import Transaction
 from holdfast.destination.name import DEAD, check_sendable
 from holdfast.errors import BadSetting, NoSuchDestination, NoSuchPosition, Refused, TransactionAborted
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 LIST_MAX = 1_000
 # Events that are replayed in one transaction, or purged in one command.
 AT_ONCE = 16
+# They have 64 bits.
+POSITIONS_END = 1 << 64
 
 Progress = Callable[[int], None]  # called with how many are done
 
@@ -68,6 +71,7 @@ class DeadEvents:
         """One dead event. NoSuchPosition when there is none at this position."""
         session = self._opened()
         allowed = checks.seconds(timeout, session.connection.timeout)
+        _check_position(position)
         cursor = await session.ask(lambda token: Manage(token, "dead_cursor", {"position": position}), allowed)
         async with Browser(session, DEAD, "", None, 1, timeout, cursor=cursor) as events:
             event = await events.next()
@@ -115,14 +119,17 @@ class DeadEvents:
     ) -> AsyncIterator[BrowsedEvent]:
         if sum((positions is not None, selector is not None, everything)) != 1:
             raise BadSetting(
-                "say which dead events are meant: their positions, a selector, or everything=True", setting="positions"
+                "say which dead events are meant: their positions, a selector, or everything=True (--all)", setting="positions"
+            )
+        if isinstance(selector, str) and not selector.strip():  # a variable that was not set, more often than all of them
+            raise BadSetting(
+                "an empty selector would mean all dead events; say everything=True (--all) if that is meant", setting="selector"
             )
         if positions is None:
             return self._matching(selector, timeout)
         wanted = [positions] if isinstance(positions, int) else builtins.list(positions)
         for position in wanted:
-            if type(position) is not int:
-                raise BadSetting(f"position {position!r} is not a number; `dead.list` shows them", setting="positions")
+            _check_position(position)
         return self._at(wanted, timeout)
 
     async def _matching(self, selector: str | None, timeout: float | None) -> AsyncIterator[BrowsedEvent]:
@@ -170,6 +177,11 @@ class _Removing:
         raise NotImplementedError
 
 
+def _check_position(given: object) -> None:
+    if type(given) is not int or not 0 <= given < POSITIONS_END:
+        raise BadSetting(f"position {given!r:.40} is not the place of an event; `dead.list` shows them", setting="positions")
+
+
 def _ranges(events: Sequence[BrowsedEvent]) -> bytes:
     return Ranges.gather((event.position, event.position) for event in events).to_bytes()
 
@@ -199,11 +211,13 @@ class _Replay(_Removing):
         self._kinds: dict[str, Kind] = {}
 
     async def _removed(self, events: list[BrowsedEvent]) -> int:
-        """All together; if one of them is gone meanwhile, one by one."""
+        """All together; one by one if one of them is gone meanwhile, or is large: a transaction has room for one of these."""
+        if len(events) > 1 and any(event.is_large for event in events):
+            return sum([await self._removed([event]) for event in events])
         try:
             await self._send(events)
             return len(events)
-        except TransactionAborted:
+        except (TransactionAborted, NoSuchPosition):
             if len(events) == 1:
                 if await self._is_gone(events[0]):
                     return 0
@@ -226,7 +240,17 @@ class _Replay(_Removing):
                         f"where the event at {event.position} was sent is not known any more; say where to, with `to`",
                         position=event.position,
                     )
-                await transaction.put(destination, await self._kind(destination, event), _outgoing(event))
+                kind = await self._kind(destination, event)
+                if event.is_large:
+                    await self._put_large(transaction, destination, kind, event)
+                else:
+                    await transaction.put(destination, kind, _outgoing(event))
+
+    async def _put_large(self, transaction: Transaction, destination: str, kind: Kind, event: BrowsedEvent) -> None:
+        """Its fragments are read where it lies and sent again, a few at a time."""
+        content = EventStream(self._session, self._receiver, event.position, event.head.large, b"")
+        async with content:
+            await transaction.put_stream(destination, kind, content, None, _fields(event))
 
     async def _kind(self, destination: str, event: BrowsedEvent) -> Kind:
         """What the destination is; one that is gone is created on first use as what it was."""
@@ -243,9 +267,23 @@ class _Replay(_Removing):
 
 def _outgoing(event: BrowsedEvent) -> Outgoing:
     """The same event once more, with its own id and source said in its head, and without an end to its life."""
-    if event.is_large:
-        raise Refused(
-            f"the event at {event.position} is large; receive it from {DEAD} and send its stream again", position=event.position
-        )
     head = msgspec.structs.replace(event.head, id=event.id, source=event.source, expires_at_ms=0)
     return Outgoing(encode_head(head), bytes(event.body), event.priority, 0, 0, head.group is not None, event.id)
+
+
+def _fields(event: BrowsedEvent) -> EventFields:
+    """What is said of a large event beside its data, once more, without an end to its life."""
+    return {
+        "id": event.id,
+        "source": event.source,
+        "type": event.type,
+        "time": event.time,
+        "subject": event.subject,
+        "datacontenttype": event.datacontenttype,
+        "dataschema": event.dataschema,
+        "properties": dict(event.properties),
+        "priority": event.priority,
+        "group": event.group,
+        "correlation_id": event.correlation_id,
+        "reply_to": event.reply_to,
+    }

@@ -4,8 +4,8 @@
         await stream.save("order.pdf")            # or: async for chunk in stream, or: await stream.read(4096)
 
 Length and SHA-256 are compared with what the producer said when the last byte was read: whoever read to the end without an
-exception has what was sent. A lost link is waited for. The event is confirmed, released or rejected like any other, afterwards;
-what was confirmed can be read no more.
+exception has what was sent. A lost link is waited for. A read that is cancelled loses nothing: the next one begins where it did.
+The event is confirmed, released or rejected like any other, afterwards; what was confirmed can be read no more.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
-from holdfast.errors import BatchDamaged, Closed, LinkLost
+from holdfast.errors import BatchDamaged, Closed, LinkLost, Refused
 from holdfast.event.event import LargeBody
 from holdfast.wire.frame import Buffer, ReadFragment
 
@@ -45,10 +45,12 @@ class EventStream:
         self._fragments = -(-large.size // large.fragment_bytes) if large is not None else 0
         self._asked = 0
         self._requests: deque[asyncio.Task[Buffer]] = deque()
+        self._pulling: asyncio.Task[memoryview] | None = None  # outlives a reader that is cancelled, for the next one
         self._rest = memoryview(b"") if large is not None else memoryview(body)
         self._digest = hashlib.sha256()
         self._received = 0
         self._is_open = False
+        self._is_broken = False
 
     async def __aenter__(self) -> Self:
         self._is_open = True
@@ -60,10 +62,11 @@ class EventStream:
     async def close(self) -> None:
         """Ask for no more."""
         self._is_open = False
-        requests, self._requests = list(self._requests), deque()
-        for request in requests:
-            request.cancel()
-        await asyncio.gather(*requests, return_exceptions=True)
+        tasks: list[asyncio.Task[Any]] = [*self._requests, *([self._pulling] if self._pulling is not None else [])]
+        self._requests, self._pulling = deque(), None
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def __aiter__(self) -> Self:
         return self
@@ -81,26 +84,31 @@ class EventStream:
     async def read(self, count: int = -1) -> bytes:
         """The next `count` bytes, fewer only at the end; without a count, all the rest, which must fit memory."""
         found = bytearray()
-        while (count < 0 or len(found) < count) and (chunk := await self._next()):
-            wanted = len(chunk) if count < 0 else count - len(found)
-            found += chunk[:wanted]
-            self._rest = chunk[wanted:]
+        try:
+            while (count < 0 or len(found) < count) and (chunk := await self._next()):
+                wanted = len(chunk) if count < 0 else count - len(found)
+                found += chunk[:wanted]
+                self._rest = chunk[wanted:]
+        except asyncio.CancelledError:
+            self._rest = memoryview(bytes(found))
+            raise
         return bytes(found)
 
     async def save(self, path: str | os.PathLike[str], *, progress: Progress | None = None) -> None:
-        """Write all of it to a file, which has its name only when it is whole and on disk."""
+        """Write all of it (what was read before is left out) to a file, which has its name only when it is whole and on disk."""
         target = Path(path)
         partial = target.with_name(f".{target.name}.{os.getpid()}-{self._position}.partial")
+        written = 0
         try:
             with await asyncio.to_thread(partial.open, "wb") as file:
-                written = 0
                 while chunk := await self._next():
-                    await asyncio.to_thread(file.write, chunk)
                     written += len(chunk)
+                    await asyncio.to_thread(file.write, chunk)
                     if progress is not None:
                         progress(written, self.size)
                 await asyncio.to_thread(_finish, file, partial, target)
         except BaseException:
+            self._is_broken = written > 0  # that is gone with the file: nobody must take the rest for the whole
             with contextlib.suppress(OSError):
                 partial.unlink()
             raise
@@ -111,9 +119,21 @@ class EventStream:
         """The next bytes; none at the end, after all of it was found to be what was sent."""
         if not self._is_open:
             raise Closed("the stream is not open; use it inside `async with event.open_stream() as stream`")
+        if self._is_broken:
+            raise Refused("saving this stream was broken off, and part of it is gone; open the stream again and begin anew")
         if len(self._rest):
             found, self._rest = self._rest, memoryview(b"")
             return found
+        if self._pulling is None:
+            self._pulling = self._session.connection.loop.create_task(self._pull())
+        pulling = self._pulling
+        await asyncio.wait([pulling])
+        self._pulling = None
+        if pulling.cancelled():
+            raise Closed("the stream was closed while it was read; open it again to read it")
+        return pulling.result()
+
+    async def _pull(self) -> memoryview:
         self._ask_ahead()
         if not self._requests:
             self._check_whole()

@@ -18,6 +18,7 @@ from holdfast.event.event import (
     BINARY,
     JSON,
     PRIORITY_DEFAULT,
+    PRIORITY_MAX,
     TEXT,
     Event,
     Head,
@@ -80,7 +81,7 @@ _TEXTS = ("type", "source", "id", "subject", "datacontenttype", "dataschema", "g
 def too_large(size: int) -> TooLarge:
     return TooLarge(
         f"an event of {size} bytes, head and data, is over the limit of {EVENT_BYTES_MAX}; "
-        "keep the data elsewhere and send its place",
+        "send it with send_stream (from the shell: holdfast send --file)",
         size=size,
         limit=EVENT_BYTES_MAX,
     )
@@ -115,8 +116,9 @@ def _check_numbers(event: Event) -> None:
     for name, value in (("priority", event.priority), ("delay_ms", event.delay_ms), ("ttl_ms", event.ttl_ms)):
         if value is None and name == "ttl_ms":
             continue
-        if not isinstance(value, int) or value > MILLISECONDS_MAX:
-            raise BadEvent(f"{name} {value!r} is not a whole number up to {MILLISECONDS_MAX}; give a smaller one", field=name)
+        most = PRIORITY_MAX if name == "priority" else MILLISECONDS_MAX
+        if not isinstance(value, int) or value > most:
+            raise BadEvent(f"{name} {value!r:.40} is not possible; give a whole number up to {most}", field=name)
 
 
 def _check_shapes(event: Event) -> None:

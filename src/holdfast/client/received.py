@@ -253,6 +253,6 @@ class ReceivedEvent(Received, eq=False):
 
 
 def milliseconds(delay: float) -> int:
-    if not 0 <= delay <= DELAY_SECONDS_MAX:
-        raise BadSetting(f"a delay of {delay} s is not possible; give seconds, 0 for at once", delay=delay)
+    if not isinstance(delay, int | float) or not 0 <= delay <= DELAY_SECONDS_MAX:
+        raise BadSetting(f"a delay of {delay!r} s is not possible; give seconds, 0 for at once", delay=delay)
     return round(delay * 1000)

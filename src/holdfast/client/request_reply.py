@@ -37,7 +37,7 @@ class Requests:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._incoming: Incoming | None = None
-        self._opening = asyncio.Lock()
+        self._opening: asyncio.Task[Incoming] | None = None
         self._numbers = itertools.count(1)
         self._waiting: dict[str, asyncio.Future[ReceivedEvent]] = {}
 
@@ -66,20 +66,32 @@ class Requests:
         if fields.get("reply_to"):
             raise BadEvent("a request is answered to this client; leave reply_to out, or use send and receive the reply yourself")
         given = fields.get("correlation_id")
+        if given is not None and not isinstance(given, str):
+            raise BadEvent(f"correlation_id is text, not {type(given).__name__}; write correlation_id={str(given)!r}")
         if given is not None and given in self._waiting:
             raise BadEvent(f"a request with correlation_id {given!r} waits for its reply; use another, or leave it out")
         return given or f"{self._session.connection.client}-{next(self._numbers)}"
 
     async def _reply_to(self) -> str:
-        async with self._opening:
-            if self._incoming is None:
-                session = self._session
-                made = await session.ask(lambda token: Manage(token, "temporary", {"kind": "queue"}), session.connection.timeout)
-                incoming = Incoming(session, made["name"], "queue", "", CREDIT_EVENTS, CREDIT_BYTES, None)
-                await incoming.open()
-                self._incoming = incoming
-                session.connection.spawn(self._take_replies(incoming))
+        """One request makes the queue for all, and goes on making it when that one is cancelled: otherwise it would be left."""
+        if self._incoming is not None:
             return self._incoming.destination
+        checks.same_loop(self._session.connection.loop)
+        opening = self._opening
+        if opening is None or opening.done():
+            opening = self._opening = self._session.connection.loop.create_task(self._open())
+            opening.add_done_callback(lambda done: done.cancelled() or done.exception())  # whoever waits hears it; nobody has to
+        await asyncio.wait([opening])
+        return opening.result().destination
+
+    async def _open(self) -> Incoming:
+        session = self._session
+        made = await session.ask(lambda token: Manage(token, "temporary", {"kind": "queue"}), session.connection.timeout)
+        incoming = Incoming(session, made["name"], "queue", "", CREDIT_EVENTS, CREDIT_BYTES, None)
+        await incoming.open()
+        self._incoming = incoming
+        session.connection.spawn(self._take_replies(incoming))
+        return incoming
 
     async def _take_replies(self, incoming: Incoming) -> None:
         while True:

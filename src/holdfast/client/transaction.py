@@ -30,9 +30,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from holdfast.client import checks, recovery
+from holdfast.client.browser import BrowsedEvent
 from holdfast.client.destination import check_many, check_name
 from holdfast.client.gathering import Gathering, Kind
 from holdfast.client.outgoing import EventFields, Outgoing, prepare
+from holdfast.client.received import Received
 from holdfast.client.stream import Progress, Source, add_stream
 from holdfast.destination.command import RANGES_MAX
 from holdfast.errors import HoldfastError, OutcomeUnknown, Refused, TooLarge, TransactionAborted
@@ -40,7 +42,6 @@ from holdfast.event.position import Ranges
 from holdfast.wire.frame import SettledPart
 
 if TYPE_CHECKING:
-    from holdfast.client.received import Received
     from holdfast.client.recipient import Incoming
     from holdfast.client.session import Session
 
@@ -134,6 +135,8 @@ class Transaction:
     async def confirm(self, event: Received) -> None:
         """Confirm an event with the transaction. From now on nothing else can be decided on it, unless this is rolled back."""
         self._check_open()
+        if not isinstance(event, Received) or isinstance(event, BrowsedEvent):
+            raise Refused(f"a transaction confirms events that were received, not {type(event).__name__}; receive it first")
         incoming: Incoming = event.handed.incoming
         if incoming.session is not self._session:
             raise Refused("this event was received in another session than the transaction's; begin the transaction there")
@@ -164,14 +167,29 @@ class Transaction:
                 await self._assembly.commit(settled, self._timeout)
         except (OutcomeUnknown, asyncio.CancelledError):
             self._end = "may have been committed"
+            self._assembly.when_decided(self._heard_late)
             raise
         except BaseException:
             self._end = ""
             await self.rollback()
             raise
         self._end = "was committed"
+        self._unlock()
+
+    def _unlock(self) -> None:
         for confirmed in self._confirmed.values():
             confirmed.incoming.unlock(confirmed.ranges, confirmed.generation)
+
+    def _heard_late(self, problem: BaseException | None) -> None:
+        """The answer came after the program was told that nobody knows: what it confirmed is finished, or comes again."""
+        if problem is None:
+            self._unlock()
+        elif isinstance(problem, TransactionAborted):
+            self._session.connection.spawn(self._give_back())
+
+    async def _give_back(self) -> None:
+        with contextlib.suppress(HoldfastError):  # what is not given back now goes back when its receiver is closed
+            await self._recover()
 
     def _settled(self) -> list[SettledPart]:
         settled = []
@@ -193,6 +211,9 @@ class Transaction:
         self._end = "was rolled back"
         self._gatherings.clear()
         await self._assembly.abandon(self._timeout)
+        await self._recover()
+
+    async def _recover(self) -> None:
         used = [each.incoming for each in self._confirmed.values() if each.generation == each.incoming.generation]
         if used:
             await recovery.recover(self._session, self._timeout, used)

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
-from holdfast.channel.channel import Purpose, Told
+from holdfast.channel.channel import Purpose, Receipt, Told
 from holdfast.destination import command
 from holdfast.errors import Blocked, Closed, Detached, HoldfastError, ProtocolError, TooLarge
 from holdfast.event import batch
@@ -60,8 +60,15 @@ def _introduce(manager: ClientManager, session: Session) -> None:
     """Parts count for a session that is known: one that comes after its end, overtaken by it, must not revive it."""
     if not session.is_introduced and session.id not in manager.messages.directory.sessions():
         producer = manager.new_producer(owner_of(session.id))
-        manager.append(command.OpenProducer(producer, session.id, client=session.client))
+        appended = manager.append(command.OpenProducer(producer, session.id, client=session.client))
+        appended.add_done_callback(lambda done: _introduced(session, done))
     session.is_introduced = True
+
+
+def _introduced(session: Session, done: asyncio.Future[Receipt]) -> None:
+    """Where there was no room for it, the next part tries again: otherwise every transaction of the session would be aborted."""
+    if done.cancelled() or done.exception() is not None:
+        session.is_introduced = False
 
 
 def _check_destination(manager: ClientManager, session: Session, destination: str, kind: Literal["queue", "topic"]) -> None:

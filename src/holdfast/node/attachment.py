@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
-from holdfast.bus.message import Holding
+from holdfast.bus.message import Holding, NotAttached
 from holdfast.destination import command, name
 from holdfast.destination.subscription import key_of_topic
 from holdfast.errors import (
@@ -128,6 +128,7 @@ class Attachment:
             self._subscribe()
             return
         self._session.receivers.pop(message.receiver, None)
+        self._manager.tell_messages(NotAttached(self._session.id, message.receiver))
         if message.is_shared and not message.is_durable:
             self._manager.append(command.Unsubscribe(*self._place))  # refused where others receive from it
         self._refused(problem)

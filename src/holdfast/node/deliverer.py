@@ -152,6 +152,7 @@ class Deliverer:
         elif isinstance(each, effect.BacklogDeleted):
             del self.deliveries[each.backlog]
             self._expirer.forget(each.backlog)
+            self._forget_timer(each.backlog)
             return
         self._due[each.backlog] = None
 
@@ -159,6 +160,12 @@ class Deliverer:
         """A receiver is about to attach, holding these; it is reached through that client manager."""
         self._routes[holder] = client_manager
         self._held[holder] = held
+
+    def expect_no_more(self, holder: Holder) -> None:
+        """It was refused. One that is attached under the same number stays as it is."""
+        if holder not in self._places:
+            self._routes.pop(holder, None)
+        self._held.pop(holder, None)
 
     def _attach(self, holder: Holder, key: BacklogKey) -> None:
         self._places[holder] = key
@@ -363,6 +370,12 @@ class Deliverer:
         if known is not None:
             known[1].cancel()
         self._timers[key] = at, self._clock.call_later(at - self._clock.now_ms(), lambda: self._ring(key))
+
+    def _forget_timer(self, key: BacklogKey) -> None:
+        """The backlog is gone: what was delayed in it, for however long, is not waited for."""
+        known = self._timers.pop(key, None)
+        if known is not None:
+            known[1].cancel()
 
     def _ring(self, key: BacklogKey) -> None:
         self._timers.pop(key, None)

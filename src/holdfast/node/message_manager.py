@@ -26,6 +26,7 @@ from holdfast.bus.message import (
     Holding,
     LinkCongested,
     LinkDown,
+    NotAttached,
     Question,
     ReceiverGone,
     Reply,
@@ -321,6 +322,8 @@ class MessageManager:
             self.when_primary(partial(self._deliverer.grant, (message.session, message.receiver), message.events, message.bytes))
         elif isinstance(message, Holding):
             self._deliverer.expect((message.session, message.receiver), message.client_manager, message.held)
+        elif isinstance(message, NotAttached):
+            self._deliverer.expect_no_more((message.session, message.receiver))
         elif isinstance(message, LinkDown):
             self._deliverer.pause(message.session)
         elif isinstance(message, SessionGone):

@@ -16,7 +16,7 @@ class Contents:
         self._digests: dict[str, bytes] = {}
         self._accepted: set[str] = set()
         self._given_up: set[str] = set()
-        self._seen: set[str] = set()
+        self.seen: set[str] = set()
 
     def sending(self, name: str, content: bytes) -> None:
         self._digests[name] = hashlib.sha256(content).digest()
@@ -29,7 +29,7 @@ class Contents:
         self._given_up.add(name)
 
     def read(self, name: str, content: bytes) -> None:
-        self._seen.add(name)
+        self.seen.add(name)
         if name in self._given_up:
             self.problems.append(f"{name} was given up on the way, and {len(content)} bytes of it arrived")
         elif self._digests.get(name) != hashlib.sha256(content).digest():
@@ -37,7 +37,7 @@ class Contents:
 
     @property
     def missing(self) -> set[str]:
-        return self._accepted - self._seen
+        return self._accepted - self.seen
 
     def broken(self) -> list[str]:
         return [*self.problems, *(f"{name} was accepted and never arrived" for name in sorted(self.missing))]

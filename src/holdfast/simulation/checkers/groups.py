@@ -34,6 +34,10 @@ class Groups:
         if self._at_work.get(group, (None, 0))[0] == recipient:
             del self._at_work[group]
 
+    def all_gone(self) -> None:
+        """Every recipient died in the middle of its work."""
+        self._at_work.clear()
+
     @property
     def seen(self) -> int:
         return len(self._seen)

@@ -11,7 +11,7 @@ A commit that nobody answered may have happened or not; it must still be whole.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 
 
 class Transfers:
@@ -40,7 +40,7 @@ class Transfers:
         """It was moved by a transaction that was rolled back, and by none that was committed."""
         self._rolled_back.add(event)
 
-    def broken(self, found: dict[str, Iterable[Hashable]]) -> list[str]:
+    def broken(self, found: Mapping[str, Iterable[Hashable]]) -> list[str]:
         """Which promises do not hold for what was found in the source and in each target; none when all do."""
         counts = {place: Counter(found[place]) for place in (self._source, *self._targets)}
         first = counts[self._targets[0]]
