@@ -8,10 +8,11 @@ waited long enough.
 """
 
 import asyncio
+import contextlib
 import sys
 
 import holdfast
-from holdfast.errors import TimedOut
+from holdfast.errors import NoSuchDestination, TimedOut
 
 RATES = {"EUR": 1.0, "USD": 1.1, "CHF": 0.95}
 
@@ -20,10 +21,10 @@ async def serve(client: holdfast.Client) -> None:
     async with client.queue("convert").receive(confirm="auto") as requests:
         async for request in requests:
             amount, currency = request.data["amount"], request.data["to"]
-            if currency in RATES:
-                await request.reply({"amount": round(amount * RATES[currency], 2)})
-            else:
-                await request.reply({"error": f"no rate for {currency}"})
+            known = currency in RATES
+            answer = {"amount": round(amount * RATES[currency], 2)} if known else {"error": f"no rate for {currency}"}
+            with contextlib.suppress(NoSuchDestination):  # whoever asked is gone
+                await request.reply(answer)
 
 
 async def ask(client: holdfast.Client, amount: float, currency: str) -> str:

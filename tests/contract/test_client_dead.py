@@ -310,15 +310,15 @@ async def test_a_large_dead_event_is_replayed_among_others_once_with_all_its_att
                 await event.confirm()
 
 
-@pytest.mark.parametrize("selector", ["", "  "])
-async def test_an_empty_selector_does_not_mean_all_dead_events(url: str, name: str, selector: str) -> None:
+async def test_an_empty_selector_does_not_mean_all_dead_events(url: str, name: str) -> None:
     async with holdfast.connect(url) as client:
         await rejected(client, name)
 
-        with pytest.raises(BadSetting, match="everything=True"):
-            await client.dead.purge(selector=selector)
-        with pytest.raises(BadSetting, match="everything=True"):
-            await client.dead.replay(selector=selector)
+        for selector in ("", "  "):
+            with pytest.raises(BadSetting, match="everything=True"):
+                await client.dead.purge(selector=selector)
+            with pytest.raises(BadSetting, match="everything=True"):
+                await client.dead.replay(selector=selector)
 
         assert len(await dead_of(client, name)) == 1
 

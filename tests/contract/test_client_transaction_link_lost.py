@@ -19,6 +19,7 @@ from holdfast.errors import Blocked, HoldfastError, LinkLost, TooLarge, Transact
 from tests.contract.places import CuttingProxy, server
 from tests.running_server import SETTINGS, RunningServer, running
 from tests.server_process import ServerProcess
+from tests.waiting import until
 
 __all__ = ["server"]
 
@@ -30,15 +31,6 @@ LARGER = dataclasses.replace(SETTINGS, journal=JOURNAL)
 
 def content(size: int) -> bytes:
     return hashlib.shake_128(b"content").digest(size)
-
-
-async def until(condition: object, what: str) -> None:
-    assert callable(condition)
-    for _ in range(2_000):
-        if condition():
-            return
-        await asyncio.sleep(0.005)
-    pytest.fail(f"it never came about that {what}")
 
 
 async def drained(client: Client, queue: str) -> Counter[object]:

@@ -49,6 +49,7 @@ def test_a_user_is_added_listed_given_another_password_and_removed(holdfast: Hol
         (["add", "FILE", "bob", "--password-stdin"], "\n", "1 to 1024 characters"),
         (["add", "FILE", "bob", "--password-stdin"], "x" * 2_000, "1 to 1024 characters"),
         (["password", "FILE", "bob", "--password-stdin"], "x\n", "no user 'bob'"),
+        (["add", "FILE", "bob"], "x\nx\n", "give it with --password-stdin"),
         (["remove", "FILE", "bob"], "", "no user 'bob'"),
         (["list", "nowhere"], "", "cannot be read"),
     ],

@@ -36,7 +36,12 @@ Shared = Annotated[
     bool, typer.Option("--shared", help="The subscription is shared: each event goes to one of its receivers, however many.")
 ]
 Selector = Annotated[
-    str | None, typer.Option("--selector", metavar="CONDITION", help='Only what matches, such as "amount > 100".')
+    str | None,
+    typer.Option(
+        "--selector",
+        metavar="CONDITION",
+        help='Only what matches, such as "amount > 100". A durable subscription with another is made anew, and loses what waits.',
+    ),
 ]
 NoConfirm = Annotated[bool, typer.Option("--no-confirm", help="Only look: the events are given back, and delivered again.")]
 

@@ -49,6 +49,10 @@ BootRecorder = Annotated[
 SessionGrace = Annotated[
     int, typer.Option("--session-grace-ms", metavar="MS", min=1, help="How long a client that lost its link keeps what it holds.")
 ]
+AssemblyIdle = Annotated[
+    int,
+    typer.Option("--assembly-idle-ms", metavar="MS", min=1, help="How long a transaction may stand still before it is given up."),
+]
 UsersFile = Annotated[
     Path | None,
     typer.Option(
@@ -102,6 +106,7 @@ def serve(
     name: Name = "holdfast",
     boot_recorder: BootRecorder = None,
     session_grace_ms: SessionGrace = 5_000,
+    assembly_idle_ms: AssemblyIdle = 300_000,
     users: UsersFile = None,
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
@@ -123,6 +128,7 @@ def serve(
         name=name,
         journal=journal_settings(journal_size, reserve, segment_size),
         session_grace_ms=session_grace_ms,
+        assembly_idle_ms=assembly_idle_ms,
         large_bytes_max=parse_size(large_max, "large_max"),
     )
     security = Security(users, tls_certificate, tls_key, tls_client_ca, require_certificate, insecure)

@@ -118,9 +118,13 @@ def remove(file: UsersFile, name: UserName, json: Json = False) -> None:
 
 
 def _password(name: str, is_stdin: bool) -> str:
-    if is_stdin:
-        import sys
+    import sys
 
+    if is_stdin:
         return sys.stdin.readline().rstrip("\r\n")
+    if not sys.stdin.isatty():
+        from holdfast.errors import BadSetting
+
+        raise BadSetting("there is no terminal to ask for the password at; give it with --password-stdin", setting="password")
     answer: str = typer.prompt(f"Password of {name}", hide_input=True, confirmation_prompt=True)
     return answer

@@ -86,7 +86,9 @@ class Browser:
     async def next(self) -> BrowsedEvent | None:
         """The next event; None at the end."""
         if not self._is_open:
-            raise Closed("the browser is not open; use it inside `async with queue.browse() as events`")
+            raise Closed(
+                "the browser is not open; use it inside `async with queue.browse() as events` (`with`, in holdfast.blocking)"
+            )
         while not self._waiting and not self._is_end:
             await self._ask()
         return self.take()

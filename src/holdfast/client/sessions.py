@@ -86,8 +86,9 @@ class InSession(ABC):
 
         An event of a pattern says in `event.destination` to which topic it was sent. With a `selector`, only what matches is
         ever kept for the subscription; with `no_local`, nothing that this client sends. What kinds there are is told in
-        `holdfast.client.subscribing`. A durable subscription that is there with another selector is made anew; one that is not
-        shared has one receiver at a time, a second one is refused with SubscriptionInUse.
+        `holdfast.client.subscribing`. A durable subscription that is there with another selector, or with one where none is given
+        now, is made anew, and what waited in it is gone; one that is not shared has one receiver at a time, a second one is
+        refused with SubscriptionInUse.
         """
         session = self._opened()
         wanted = subscription(topic, name, durable=durable, shared=shared, no_local=no_local, selector=selector, regex=regex)
@@ -166,6 +167,8 @@ class ClientSession(InSession):
 
     def _opened(self) -> Session:
         if self._session is None:
-            raise Closed("the session is not open; use it inside `async with client.session() as session`")
+            raise Closed(
+                "the session is not open; use it inside `async with client.session() as session` (`with`, in holdfast.blocking)"
+            )
         self._session.check_open()
         return self._session

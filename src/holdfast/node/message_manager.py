@@ -42,6 +42,7 @@ from holdfast.node.browsing import Browsing
 from holdfast.node.clock import Clock
 from holdfast.node.deliverer import Deliverer
 from holdfast.node.flow import Flow
+from holdfast.node.patience import Patience
 from holdfast.node.settings import NodeSettings
 from holdfast.node.start_order import StartOrder
 from holdfast.node.upkeep import Upkeep
@@ -77,6 +78,7 @@ class MessageManager:
         self._settings = settings
         self._deliverer: Deliverer | None = None
         self._upkeep: Upkeep | None = None
+        self._patience: Patience | None = None
         self._browsing: Browsing | None = None
         self._browsers: set[asyncio.Task[None]] = set()
         self._flow = Flow(self.directory, bus)
@@ -109,6 +111,7 @@ class MessageManager:
         self._flow = Flow(self.directory, self._bus)
         self._deliverer = Deliverer(self.directory, self.channel, self._bus, self._clock, self._settings)
         self._upkeep = Upkeep(self.directory, self.channel, self._clock, self._settings, self.until_applied)
+        self._patience = Patience(self.directory, self.channel, self._clock, self._settings)
         self._browsing = Browsing(self.directory, self.channel)
         self._stop_listening = self._bus.listen(subject_of(self.name), self._hear)
         self._following = asyncio.create_task(self._follow(before_claim), name=f"{self.name} follows its channel")
@@ -137,6 +140,8 @@ class MessageManager:
         await asyncio.gather(*self._browsers, return_exceptions=True)
         if self._deliverer is not None:
             await self._deliverer.stop()
+        if self._patience is not None:
+            self._patience.stop()
         if self._upkeep is not None:
             await self._upkeep.stop(self.is_primary and self.failure is None)
         self.is_primary = False
@@ -266,22 +271,24 @@ class MessageManager:
             self._bus.publish(route, ReceiverGone(gone.session, gone.receiver, "detached", gone.reason))
 
     def _become_primary(self, claimed: effect.Claimed) -> None:
-        assert self._deliverer is not None and self._upkeep is not None
+        assert self._deliverer is not None and self._upkeep is not None and self._patience is not None
         if claimed.node != self.name or self.applied <= self._tail:
             return  # an earlier life's claim, or another's
         self.is_primary = True
         self._flow.begin()
         self._deliverer.begin(claimed.epoch, self._start_order.early())
         self._upkeep.begin(claimed.epoch, self._snapshot_at)
+        self._patience.begin(claimed.epoch)
         self._claimed.set()
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             each()
 
     def _wake(self) -> None:
-        assert self._deliverer is not None and self._upkeep is not None
+        assert self._deliverer is not None and self._upkeep is not None and self._patience is not None
         self._deliverer.wake()
         self._upkeep.look()
+        self._patience.look()
         self._flow.look()
 
     async def until_applied(self, entry: int) -> None:

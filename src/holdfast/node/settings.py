@@ -65,6 +65,8 @@ class NodeSettings:
     assemblies_max: int = 32
     parts_max: int = 1 << 20
     large_bytes_max: int = 0
+    # A transaction, or a large event on its way, in which nothing comes for so long is given up: it keeps space from others.
+    assembly_idle_ms: int = 300_000
     # Commands applied before a new snapshot is worth its writing, so that replay after a crash stays short.
     snapshot_bytes: int = 32 << 20
 
@@ -80,7 +82,16 @@ class NodeSettings:
             )
         if self.large_bytes_max < 0 or self.parts_max < 1:
             raise BadSetting("large_bytes_max and parts_max are not negative; 0 bytes means half of the journal")
-        for setting in ("session_grace_ms", "start_grace_ms", "heartbeat_ms", "window", "link_bytes_max", "snapshot_bytes"):
+        positive = (
+            "session_grace_ms",
+            "start_grace_ms",
+            "heartbeat_ms",
+            "window",
+            "link_bytes_max",
+            "snapshot_bytes",
+            "assembly_idle_ms",
+        )
+        for setting in positive:
             if getattr(self, setting) <= 0:
                 raise BadSetting(f"{setting} must be positive, not {getattr(self, setting)}", setting=setting)
         if self.window > 64:

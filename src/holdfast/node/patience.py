@@ -1,0 +1,74 @@
+"""Patience with assemblies: one that its session has forgotten must not keep the channel's space for ever.
+
+The parts of an open transaction, or of a large event on its way, lie where they lie and pin everything behind them (rules 8 and
+10). One in which nothing has come for `assembly_idle_ms`, or for SHORT_MS while space is short, is abandoned by the primary: its
+session hears TransactionAborted when it commits. Time is told here, never in a machine (rule 13): what is written is an `Abandon`
+with the primary's epoch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from holdfast.channel.channel import Channel, Purpose
+from holdfast.destination import command
+from holdfast.destination.directory import Directory
+from holdfast.errors import HoldfastError
+from holdfast.node.clock import Clock
+from holdfast.node.settings import NodeSettings
+
+log = logging.getLogger("holdfast.patience")
+
+LOOK_MS = 1_000
+# While producers are held back for want of space, nobody keeps space for longer than this without using it.
+SHORT_MS = 10_000
+
+Name = tuple[str, str]  # session, assembly
+
+
+class Patience:
+    def __init__(self, directory: Directory, channel: Channel, clock: Clock, settings: NodeSettings) -> None:
+        self._directory = directory
+        self._channel = channel
+        self._clock = clock
+        self._idle_ms = settings.assembly_idle_ms
+        self._epoch = 0
+        self._seen: dict[Name, tuple[int, int]] = {}  # how many parts there were when, in ms
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, epoch: int) -> None:
+        self._epoch = epoch
+        self.look()
+
+    def look(self) -> None:
+        """Look from now on, every second, while there are assemblies."""
+        if self._timer is None and any(True for _ in self._directory.assemblies):
+            self._timer = self._clock.call_later(LOOK_MS, self._look_now)
+
+    def _look_now(self) -> None:
+        self._timer = None
+        now = self._clock.now_ms()
+        allowed_ms = min(self._idle_ms, SHORT_MS) if self._channel.pressure.is_short else self._idle_ms
+        seen, self._seen = self._seen, {}
+        for assembly in self._directory.assemblies:
+            name = (assembly.session, assembly.name)
+            known = seen.get(name, (0, now))
+            self._seen[name] = known if known[0] == assembly.count else (assembly.count, now)
+            if now - self._seen[name][1] >= allowed_ms:
+                self._abandon(name, allowed_ms)
+        self.look()
+
+    def _abandon(self, name: Name, idle_ms: int) -> None:
+        """Where there is no room for it, it is tried again a second later."""
+        log.warning("assembly %s of session %s is abandoned: nothing came for %d s", name[1], name[0], idle_ms // 1000)
+        try:
+            done = self._channel.append(command.encode(command.Abandon(*name, self._epoch)), Purpose.UPKEEP)
+        except HoldfastError as problem:
+            log.error("and cannot be, yet: %s", problem)
+            return
+        done.add_done_callback(lambda future: future.cancelled() or future.exception())
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
