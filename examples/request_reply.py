@@ -12,7 +12,7 @@ import contextlib
 import sys
 
 import holdfast
-from holdfast.errors import NoSuchDestination, TimedOut
+from holdfast.errors import NoReply, NoSuchDestination
 
 RATES = {"EUR": 1.0, "USD": 1.1, "CHF": 0.95}
 
@@ -36,7 +36,7 @@ async def main(url: str) -> None:
     async with holdfast.connect(url, name="request_reply") as client:
         try:
             await client.queue("convert").request({"amount": 1, "to": "EUR"}, timeout=0.1)
-        except TimedOut:
+        except NoReply:
             print("nobody answers yet")
         service = asyncio.create_task(serve(client))
         for answer in await asyncio.gather(*(ask(client, 10 * number, "USD") for number in (1, 2, 3)), ask(client, 5, "ZZZ")):

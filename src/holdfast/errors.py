@@ -220,6 +220,12 @@ class LinkLost(OutcomeUnknown):
     code = "link-lost"
 
 
+class NoReply(OutcomeUnknown):
+    """A request was accepted, and nobody answered in time: it may have been carried out, or may still be."""
+
+    code = "no-reply"
+
+
 # --- Damaged ---------------------------------------------------------------------------------------------------------
 
 

@@ -25,8 +25,10 @@ import asyncio, sys, holdfast
 async def main():
     async with holdfast.connect(sys.argv[1]) as client:
         async with client.queue("orders").receive(credit=100) as incoming:
-            for _ in range(100):
+            for _ in range(10):  # a hundred are handed over; it looks at some of them
                 event = await incoming.next(timeout=20)
+            while (await client.describe("orders"))["in_flight"] < 100:
+                await asyncio.sleep(0.01)
             print("holding", flush=True)
             await asyncio.sleep(600)
 asyncio.run(main())

@@ -107,7 +107,7 @@ class Destination:
     async def request(self, data: Any = None, *, timeout: float | None = None, **fields: Unpack[EventFields]) -> ReceivedEvent:
         """Send a request and wait for the reply to it: the event that a recipient answers with `event.reply(…)`, confirmed.
 
-        TimedOut when none comes in time (the request itself was accepted); LinkLost when the link was lost for so long that a
+        NoReply when none comes in time (the request itself was accepted); LinkLost when the link was lost for so long that a
         reply can no longer come. What `send` raises is raised too.
         """
         self._session.check_open()

@@ -22,13 +22,17 @@ from holdfast.client.outgoing import EventFields
 from holdfast.client.receipt import Receipt
 from holdfast.client.recipient import CREDIT_BYTES, CREDIT_EVENTS, Incoming
 from holdfast.destination import name as names
-from holdfast.errors import BadEvent, Closed, HoldfastError, LinkLost, TimedOut, Unavailable
+from holdfast.errors import BadEvent, Closed, HoldfastError, LinkLost, NoReply, TimedOut, Unavailable
 from holdfast.wire.frame import Manage
 
 if TYPE_CHECKING:
     from holdfast.client.destination import Destination
     from holdfast.client.received import Received, ReceivedEvent
     from holdfast.client.session import Session
+
+
+# What is left for sending when making the queue for replies took nearly all the time there was.
+SEND_SECONDS_MIN = 0.001
 
 
 class Requests:
@@ -49,14 +53,16 @@ class Requests:
         future: asyncio.Future[ReceivedEvent] = self._session.connection.loop.create_future()
         self._waiting[correlation_id] = future
         try:
+            reply_to = await self._reply_to_in_time(deadline, allowed)
+            asked: EventFields = {**fields, "reply_to": reply_to, "correlation_id": correlation_id}
+            left = max(deadline - self._session.connection.loop.time(), SEND_SECONDS_MIN)
+            await destination.send(data, timeout=left, **asked)
             async with asyncio.timeout_at(deadline):
-                reply_to = await self._reply_to()
-                asked: EventFields = {**fields, "reply_to": reply_to, "correlation_id": correlation_id}
-                await destination.send(data, timeout=allowed, **asked)
                 return await future
         except TimeoutError as problem:
-            raise TimedOut(
-                f"no reply to a request to {destination.name!r} came within {allowed:g} s; it may still be answered, to nobody"
+            raise NoReply(
+                f"no reply to a request to {destination.name!r} came within {allowed:g} s; it was accepted, and may have been "
+                "carried out, or still be: ask again with the same id, or look first"
             ) from problem
         finally:
             self._waiting.pop(correlation_id, None)
@@ -71,6 +77,16 @@ class Requests:
         if given is not None and given in self._waiting:
             raise BadEvent(f"a request with correlation_id {given!r} waits for its reply; use another, or leave it out")
         return given or f"{self._session.connection.client}-{next(self._numbers)}"
+
+    async def _reply_to_in_time(self, deadline: float, allowed: float) -> str:
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self._reply_to()
+        except TimeoutError as problem:
+            raise TimedOut(
+                f"a queue for replies could not be had within {allowed:g} s ({self._session.connection.problem_text}); "
+                "nothing was asked"
+            ) from problem
 
     async def _reply_to(self) -> str:
         """One request makes the queue for all, and goes on making it when that one is cancelled: otherwise it would be left."""
