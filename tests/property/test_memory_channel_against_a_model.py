@@ -75,8 +75,8 @@ def test_rule_7_every_byte_is_in_exactly_one_place_and_upkeep_always_has_its_own
 
     for length, purpose in wanted:
         cost = max(length, COMMAND_COST_MIN_BYTES)
-        if room.take(cost, purpose):
-            taken[purpose] += cost
+        if room.take(cost, purpose.reserve):
+            taken[purpose.reserve] += cost
         left = room.pressure
         free = left.free_bytes + left.events_reserve_bytes + left.upkeep_reserve_bytes
 
