@@ -154,9 +154,10 @@ def events_in(payload: memoryview) -> int:
 
     A client manager checks before it appends, so this is damage.
     """
-    if len(payload) < batch.FIXED_LENGTH or not batch.count_of(payload):
+    events = batch.count_of(payload) if len(payload) >= batch.FIXED_LENGTH else 0
+    if not events:
         raise BatchDamaged(f"a batch command carries {len(payload)} bytes that are no batch; the channel is damaged")
-    return batch.count_of(payload)
+    return events
 
 
 def check_carried(command: commands.Carried, payload: memoryview) -> None:

@@ -154,6 +154,10 @@ class Producers:
         producer = self._producers.get(identifier)
         if producer is None or sequence < 1:
             return [batch]
+        if sequence == producer.next_sequence and not producer.held:  # nearly always: the next one, and nothing waits for it
+            producer.recent.append((sequence, batch.entry))
+            producer.next_sequence += 1
+            return [batch]
         placed = producer.accept(sequence, batch)
         for earlier in placed:
             if earlier is not batch:
