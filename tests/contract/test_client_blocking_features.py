@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import holdfast.blocking
-from holdfast.errors import BadEvent, BadSelector, SubscriptionInUse, TimedOut
+from holdfast.errors import BadEvent, BadSelector, NoReply, SubscriptionInUse
 from tests.contract.places import name, server, url
 
 __all__ = ["name", "server", "url"]
@@ -65,7 +65,7 @@ def test_a_request_is_answered_by_its_reply(url: str, name: str) -> None:
 
         assert reply.data == 2
         reply.confirm()  # again, which changes nothing
-        with pytest.raises(TimedOut):
+        with pytest.raises(NoReply):
             client.queue(name).request(2, timeout=0.1)
 
 
