@@ -13,6 +13,7 @@ of a topic is sent to the topic again, and so to all its subscriptions; say `to`
 from __future__ import annotations
 
 import builtins
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -142,7 +143,7 @@ class DeadEvents:
             yield await self.show(position, timeout=timeout)
 
 
-class _Removing:
+class _Removing(ABC):
     """A receiver that is attached to the dead queue and takes nothing: whoever is attached may confirm."""
 
     def __init__(self, session: Session, progress: Progress | None, timeout: float | None) -> None:
@@ -172,9 +173,9 @@ class _Removing:
         if self._progress is not None:
             self._progress(self._done)
 
+    @abstractmethod
     async def _removed(self, events: list[BrowsedEvent]) -> int:
         """Remove these; how many were still there."""
-        raise NotImplementedError
 
 
 def _check_position(given: object) -> None:

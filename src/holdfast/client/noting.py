@@ -9,6 +9,7 @@ was closed, the session recovered or the server gave it up, is of a former gener
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from typing import ClassVar
 
@@ -22,7 +23,7 @@ from holdfast.errors import Closed, HoldfastError, Refused
 from holdfast.event.position import Ranges
 
 
-class Noting:
+class Noting(ABC):
     MODE: ClassVar[ConfirmMode] = "event"
     # Verdicts that are noted before they are sent although more are being noted, and how long the first may wait.
     NOTED_MAX: ClassVar[int] = 512
@@ -124,6 +125,6 @@ class Noting:
         await self._settling.settled(checks.seconds(timeout, self._session.connection.timeout))
         self._settling.raise_error()
 
+    @abstractmethod
     def _gone(self, error: HoldfastError) -> None:
         """A verdict was refused because the server gave this receiver up."""
-        raise NotImplementedError
