@@ -125,3 +125,13 @@ def test_every_promise_is_numbered_names_its_requirement_and_the_tests_that_show
 
     assert numbers == [f"P{place}" for place in range(1, len(numbers) + 1)]
     assert len(numbers) == len(re.findall(r"^\| P\d+", text, re.MULTILINE)) > 0
+
+
+@pytest.mark.parametrize("folder", ["node", "destination"])
+def test_the_map_of_a_large_folder_names_every_module_of_it_and_no_other(folder: str) -> None:
+    architecture = (TOP / "docs" / "architecture.md").read_text()
+    drawn = architecture.partition(f"`{folder}/`, the ")[2].partition("\n\n`")[0].partition("\n## ")[0]
+
+    assert sorted(re.findall(r"`(\w+)`", drawn)) == sorted(
+        path.stem for path in (SOURCE / folder).glob("*.py") if path.stem != "__init__"
+    )
