@@ -46,7 +46,7 @@ def measure(workshop: Workshop) -> None:
 
 def _killed_journal(workshop: Workshop, how: str) -> Path:
     """The data folder of a server that took these events and was killed."""
-    count, folder, server = workshop.scale.unconfirmed_events, workshop.folder("unconfirmed"), Server()
+    count, folder, server = workshop.scale.unconfirmed_events, workshop.folder("unconfirmed"), Server("--journal-size", "640M")
     workshop.tell(f"filling a journal with {count:,} events {how}")
     try:
         server.start(folder)

@@ -10,6 +10,7 @@ import pytest
 
 import holdfast
 from holdfast.errors import LinkLost, TimedOut, Unreachable, WrongKind
+from holdfast.node import upkeep
 from tests.running_server import SETTINGS, RunningServer, running, start
 
 
@@ -59,6 +60,26 @@ async def test_a_recipient_that_attaches_while_the_channel_is_being_replayed_get
 
         gate.set()
         assert await draining == list(range(10))
+    await server.close()
+
+
+async def test_what_is_replayed_after_a_crash_stays_short_while_nobody_confirms(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "SNAPSHOT_ENTRIES", 100)
+    before = await start(tmp_path / "data")
+    fetched: list[object] = []
+    monkeypatch.setattr(before.node.messages.channel, "fetch", fetched.append)
+    async with holdfast.connect(before.url) as client:
+        for number in range(1000):
+            await client.queue("orders").send(number)
+        await before.crash()
+    assert fetched == []  # nothing of what everybody still needs is read to be carried
+
+    server = await start(tmp_path / "data")
+    assert server.node.messages.replayed < 300
+    async with holdfast.connect(server.url) as client:
+        assert await drain(client, 1000) == list(range(1000))
     await server.close()
 
 

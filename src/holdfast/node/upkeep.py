@@ -30,6 +30,9 @@ log = logging.getLogger("holdfast.upkeep")
 ALIVE_MAX = 0.25
 STRETCHES_A_ROUND = 16
 CARRIED_COUNT_MAX = 2_000
+# What is read at a time to be carried: enough to be quick, not enough to hold others up.
+FETCHED_COUNT_MAX = 500
+FETCHED_BYTES_MAX = 256 << 10
 # Entries to replay after a crash are half a second of work at this count; small batches reach it long before the bytes.
 SNAPSHOT_ENTRIES = 50_000
 # While space is short, rounds follow each other at least this far apart.
@@ -96,12 +99,11 @@ class Upkeep:
             self._look_again()
 
     def _is_snapshot_due(self) -> bool:
-        """Replay is bounded in bytes and in entries, as long as snapshots stay a fraction of what is written."""
+        """Replay is bounded in bytes and in entries, as long as snapshots stay a fifth of what is written."""
         fresh = self._channel.bytes_appended - self._bytes_at_snapshot
         entries = self._directory.applied - self._snapshot_at
-        if entries >= SNAPSHOT_ENTRIES and self._snapshot_bytes <= self._settings.snapshot_bytes:
-            return fresh >= 2 * self._snapshot_bytes
-        return fresh >= max(self._settings.snapshot_bytes, 4 * self._snapshot_bytes)
+        is_much = fresh >= self._settings.snapshot_bytes or entries >= SNAPSHOT_ENTRIES
+        return is_much and fresh >= 4 * self._snapshot_bytes
 
     def _is_anything_to_free(self) -> bool:
         if self._clock.now_ms() - self._round_ms < SHORT_ROUND_MS:
@@ -168,6 +170,8 @@ class Upkeep:
                 return
             if self._directory.is_pinned(stretch.first, stretch.last):
                 return  # nothing behind it can be freed before it either (rule 8)
+            if not self._is_short and not self._is_mostly_finished(stretch):
+                return  # by bytes it may be worth it all the same, but to find out means reading it
             entries = self._directory.needed_between(stretch.first, stretch.last)
             if entries and not await self._carry(entries, int(stretch.bytes * ALIVE_MAX)):
                 return
@@ -183,12 +187,15 @@ class Upkeep:
         """Append the batches of these entries again and wait until that is applied, unless they are too many bytes."""
         batches: list[_Straggler] = []
         total = 0
-        for entry in entries:
-            (found,) = await self._channel.fetch([self._directory.locate(entry)])
-            # Only a subscription that many topics fill has to ask a batch where it was sent.
-            sent_to = destination_in(found, entry) if self._directory.catalog.patterns else ""
-            batches.append(_Straggler(entry, self._directory.batch_in(found, entry), sent_to))
-            total += len(batches[-1].batch)
+        while len(batches) < len(entries):
+            rest = entries[len(batches) :][:FETCHED_COUNT_MAX]
+            places = [self._directory.locate(entry) for entry in rest]
+            fetched = await self._channel.fetch(places, FETCHED_BYTES_MAX)
+            for entry, found in zip(rest, fetched, strict=False):
+                # Only a subscription that many topics fill has to ask a batch where it was sent.
+                sent_to = destination_in(found, entry) if self._directory.catalog.patterns else ""
+                batches.append(_Straggler(entry, self._directory.batch_in(found, entry), sent_to))
+                total += len(batches[-1].batch)
             if total > bytes_max:
                 return False
         for group in _in_commands(batches):
