@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from holdfast.channel.channel import Buffer, Purpose, Receipt, Told
-from holdfast.node.turns import UNDER_WAY_BYTES_MAX, Turns
+from holdfast.node.turns import BESIDE_QUIET_BYTES_MAX, QUIET_BYTES_MAX, UNDER_WAY_BYTES_MAX, Turns
 
 BATCH = bytes(UNDER_WAY_BYTES_MAX // 4)
 
@@ -26,24 +27,80 @@ class SlowChannel:
         told(Receipt(len(self.written), 1, True))
 
 
+class Timers:
+    """A clock of which time passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.due: list[Callable[[], None]] = []
+
+    def now_ms(self) -> int:
+        return 0
+
+    def call_later(self, delay_ms: int, function: Callable[[], None]) -> Any:
+        self.due.append(function)
+
+    def pass_by(self) -> None:
+        due, self.due = self.due, []
+        for function in due:
+            function()
+
+
 def flood(turns: Turns, session: str, count: int, told: list[Any]) -> None:
     for number in range(count):
         turns.submit(session, bytes((number,)) + BATCH, lambda outcome, number=number: told.append(number))  # type: ignore[misc]
 
 
 def test_what_a_quiet_session_sends_waits_for_a_part_of_what_another_floods_with_b22() -> None:
-    channel = SlowChannel()
+    channel, timers = SlowChannel(), Timers()
     told: list[Any] = []
-    turns = Turns(channel)  # type: ignore[arg-type]
+    turns = Turns(channel, timers)  # type: ignore[arg-type]
     flood(turns, "flood", 40, told)
 
     turns.submit("quiet", b"mine", lambda outcome: told.append("mine"))
 
     assert len(channel.waiting) <= 6
-    while channel.waiting:
-        channel.sync_one()
+    while channel.waiting or timers.due:
+        while channel.waiting:
+            channel.sync_one()
+        timers.pass_by()
     assert told.index("mine") <= 5
     assert [each for each in told if each != "mine"] == list(range(40))
+
+
+def test_beside_a_quiet_session_a_flood_has_little_under_way_and_pauses_b22(monkeypatch: Any) -> None:
+    now = 100.0
+    monkeypatch.setattr("holdfast.node.turns.time.monotonic", lambda: now)
+    channel, timers = SlowChannel(), Timers()
+    told: list[Any] = []
+    turns = Turns(channel, timers)  # type: ignore[arg-type]
+    turns.submit("quiet", b"mine", lambda outcome: told.append("mine"))
+    flood(turns, "flood", 12, told)
+
+    assert sum(len(body) for body, _ in channel.waiting) < BESIDE_QUIET_BYTES_MAX + len(BATCH) + QUIET_BYTES_MAX
+    while channel.waiting:
+        channel.sync_one()
+    before = len(told)
+    assert before < 12  # nothing more goes in until the pause is over
+
+    timers.pass_by()
+    assert channel.waiting
+    now += 1.0  # the quiet one has been silent for long
+    while channel.waiting:
+        channel.sync_one()
+    assert [each for each in told if each != "mine"] == list(range(12))
+
+
+def test_a_session_that_sends_one_by_one_is_not_beside_itself(monkeypatch: Any) -> None:
+    monkeypatch.setattr("holdfast.node.turns.time.monotonic", lambda: 100.0)
+    channel = SlowChannel()
+    told: list[Any] = []
+    turns = Turns(channel, Timers())  # type: ignore[arg-type]
+    turns.submit("both", b"mine", lambda outcome: told.append("mine"))
+    channel.sync_one()
+
+    flood(turns, "both", 12, told)
+
+    assert sum(len(body) for body, _ in channel.waiting) >= UNDER_WAY_BYTES_MAX
 
 
 def test_a_session_that_is_alone_is_not_held_back(monkeypatch: Any) -> None:
@@ -51,7 +108,7 @@ def test_a_session_that_is_alone_is_not_held_back(monkeypatch: Any) -> None:
     monkeypatch.setattr("holdfast.node.turns.time.monotonic", lambda: now)
     channel = SlowChannel()
     told: list[Any] = []
-    turns = Turns(channel)  # type: ignore[arg-type]
+    turns = Turns(channel, Timers())  # type: ignore[arg-type]
     flood(turns, "flood", 1, told)
     now = 5.0
 
@@ -63,7 +120,7 @@ def test_a_session_that_is_alone_is_not_held_back(monkeypatch: Any) -> None:
 def test_what_waits_for_its_turn_is_dropped_with_the_link_and_nothing_else_is() -> None:
     channel = SlowChannel()
     told: list[Any] = []
-    turns = Turns(channel)  # type: ignore[arg-type]
+    turns = Turns(channel, Timers())  # type: ignore[arg-type]
     flood(turns, "flood", 40, told)
     turns.submit("quiet", b"mine", lambda outcome: told.append("mine"))
 

@@ -22,7 +22,7 @@ from holdfast.client.outgoing import EventFields
 from holdfast.errors import BadSetting, Refused, TooLarge
 from holdfast.event import identifier
 from holdfast.event.batch import Batch
-from holdfast.event.event import Head, PropertyValue, decode_data, decode_head, from_microseconds
+from holdfast.event.event import Head, PropertyValue, data_decoder, decode_head, decode_heads, from_microseconds
 from holdfast.wire.message import Death as TravellingDeath
 
 if TYPE_CHECKING:
@@ -44,15 +44,24 @@ class Handed(msgspec.Struct, eq=False):
     generation: int
     destination: str = ""  # where it was sent, when that is not where the receiver is attached
     deaths: Sequence[TravellingDeath] = ()  # of the dead queue: why all of these are there
+    _heads: Sequence[Head] | None = None
+
+    def head(self, index: int) -> Head:
+        """Who looks at one event will look at its neighbours: all of them are decoded the first time, which is twice as fast."""
+        if self._heads is None:
+            try:
+                self._heads = decode_heads(self.batch.heads, self.batch.count)
+            except msgspec.DecodeError:  # one that cannot be read must not hide the others
+                return decode_head(self.batch.head(index))
+        return self._heads[index]
 
 
-class Received(msgspec.Struct, eq=False):
+class Received(msgspec.Struct, eq=False, gc=False):
     """One event of a queue or subscription. Its attributes are those of CloudEvents, and those of its delivery."""
 
     _handed: Handed
     _index: int
     _verdict: str = ""
-    _head: Head | None = None
 
     def _decide(self, verdict: str) -> bool:
         """Whether this is news. An event has one verdict; the same one again is passed over, another is refused."""
@@ -70,16 +79,16 @@ class Received(msgspec.Struct, eq=False):
         return bool(self._verdict)
 
     def _look(self) -> Head:
-        if self._head is None:
-            self._head = decode_head(self._handed.batch.head(self._index))
-        return self._head
+        return self._handed.head(self._index)
 
     # --- what was sent -----------------------------------------------------------------------------------------------
 
     @property
     def data(self) -> Any:
         """What was sent: bytes, text, or what JSON holds. TooLarge for a large event: see `open_stream`."""
-        return decode_data(self.body, self._look().datacontenttype)
+        handed, index = self._handed, self._index
+        head, body = handed.head(index), handed.batch.body(index)
+        return data_decoder(head.datacontenttype)(body if len(body) else self.body)
 
     @property
     def body(self) -> memoryview:
@@ -209,7 +218,7 @@ class Received(msgspec.Struct, eq=False):
         return f"{type(self).__name__}({self.destination!r} at {self.position}, id={self.id!r}, type={self.type!r})"
 
 
-class ReceivedEvent(Received, eq=False):
+class ReceivedEvent(Received, eq=False, gc=False):
     """An event as `async for event in incoming` hands it out."""
 
     def open_stream(self) -> EventStream:

@@ -209,6 +209,11 @@ class Batch:
     def has_expiry(self) -> bool:
         return bool(self.flags & HAS_EXPIRY)
 
+    @property
+    def heads(self) -> memoryview:
+        """All heads, one behind the other."""
+        return self._data[self._heads_at : self._bodies_at]
+
     def head(self, index: int) -> memoryview:
         return self._data[self._heads[index] : self._heads[index + 1]]
 

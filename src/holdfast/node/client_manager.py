@@ -72,7 +72,7 @@ class ClientManager:
         self._waiting: dict[int, Waiting] = {}
         self._stop_listening = bus.listen(self.subject, self._hear)
         self._timer = clock.call_later(settings.session_grace_ms // _LOOKS_PER_GRACE, self._look_for_overdue)
-        self.turns = Turns(channel)
+        self.turns = Turns(channel, clock)
         self.sending = Sending(bus, self._tell_watermark)
         self.tell_messages(WatermarksAsked(self.subject))
         channel.watch_pressure(self._tell_pressure)
