@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from holdfast.channel.channel import COMMAND_BYTES_MAX, Buffer, Channel, Pressure, Purpose, Stretch
 from holdfast.destination import command
-from holdfast.destination.bodies import destination_in
+from holdfast.destination.bodies import body_in
 from holdfast.destination.directory import Directory
 from holdfast.errors import Closed, HoldfastError
 from holdfast.node.clock import Clock
@@ -29,7 +29,7 @@ log = logging.getLogger("holdfast.upkeep")
 # A stretch is carried only when less than this part of it is alive: copying more would cost more than it frees.
 ALIVE_MAX = 0.25
 STRETCHES_A_ROUND = 16
-CARRIED_COUNT_MAX = 2_000
+CARRIED_COUNT_MAX = 1_500
 # What is read at a time to be carried: enough to be quick, not enough to hold others up.
 FETCHED_COUNT_MAX = 500
 FETCHED_BYTES_MAX = 256 << 10
@@ -37,7 +37,7 @@ FETCHED_BYTES_MAX = 256 << 10
 SNAPSHOT_ENTRIES = 50_000
 # While space is short, rounds follow each other at least this far apart.
 SHORT_ROUND_MS = 100
-# Left free in a carried command for its head: at most 18 bytes an entry.
+# Left free in a carried command for its head: at most 27 bytes an entry.
 _CARRIED_HEAD_BYTES = 64 << 10
 # Of that, the names of destinations, where they are written down at all.
 _NAMES_BYTES = 24 << 10
@@ -170,9 +170,9 @@ class Upkeep:
                 return
             if self._directory.is_pinned(stretch.first, stretch.last):
                 return  # nothing behind it can be freed before it either (rule 8)
-            if not self._is_short and not self._is_mostly_finished(stretch):
-                return  # by bytes it may be worth it all the same, but to find out means reading it
             entries = self._directory.needed_between(stretch.first, stretch.last)
+            if len(entries) > FETCHED_COUNT_MAX and not self._is_short and not self._is_mostly_finished(stretch):
+                return  # by bytes it may be worth it all the same, but to find out means reading so many
             if entries and not await self._carry(entries, int(stretch.bytes * ALIVE_MAX)):
                 return
             freed = stretch.last
@@ -192,16 +192,18 @@ class Upkeep:
             places = [self._directory.locate(entry) for entry in rest]
             fetched = await self._channel.fetch(places, FETCHED_BYTES_MAX)
             for entry, found in zip(rest, fetched, strict=False):
+                body = body_in(found, entry)
                 # Only a subscription that many topics fill has to ask a batch where it was sent.
-                sent_to = destination_in(found, entry) if self._directory.catalog.patterns else ""
-                batches.append(_Straggler(entry, self._directory.batch_in(found, entry), sent_to))
+                sent_to = body.destination if self._directory.catalog.patterns else ""
+                batches.append(_Straggler(entry, body.batch, sent_to, body.accepted_us))
                 total += len(batches[-1].batch)
             if total > bytes_max:
                 return False
         for group in _in_commands(batches):
             destinations = [each.destination for each in group] if any(each.destination for each in group) else []
             lengths = [len(each.batch) for each in group]
-            carried = command.Carried(self._epoch, [each.entry for each in group], lengths, destinations)
+            accepted = [each.accepted_us for each in group]
+            carried = command.Carried(self._epoch, [each.entry for each in group], lengths, destinations, accepted)
             payload = b"".join(each.batch for each in group)
             receipt = await self._channel.append(command.encode(carried, payload), Purpose.UPKEEP)
             await self._until_applied(receipt.entry)
@@ -226,6 +228,7 @@ class _Straggler(NamedTuple):
     entry: int
     batch: Buffer
     destination: str
+    accepted_us: int
 
 
 def _in_commands(batches: Sequence[_Straggler]) -> list[list[_Straggler]]:
