@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from holdfast.client.received import ReceivedEvent
     from holdfast.client.recipient import Incoming
     from holdfast.client.sessions import ClientSession
+    from holdfast.client.staging import Published, Stage, Staged
     from holdfast.client.transaction import Transaction
     from holdfast.event.event import Event
     from holdfast.recorder.recorder import Recorder
@@ -51,12 +52,15 @@ __all__ = [
     "Incoming",
     "OutcomeUnknown",
     "Pipeline",
+    "Published",
     "Queue",
     "Receipt",
     "Receipts",
     "ReceivedEvent",
     "Recorder",
     "Refused",
+    "Stage",
+    "Staged",
     "Topic",
     "Transaction",
     "Unavailable",
@@ -75,11 +79,14 @@ _WHERE = {
     "EventStream": "holdfast.client.large",
     "Incoming": "holdfast.client.recipient",
     "Pipeline": "holdfast.client.pipeline",
+    "Published": "holdfast.client.staging",
     "Queue": "holdfast.client.destination",
     "Receipt": "holdfast.client.receipt",
     "Receipts": "holdfast.client.receipt",
     "ReceivedEvent": "holdfast.client.received",
     "Recorder": "holdfast.recorder.recorder",
+    "Stage": "holdfast.client.staging",
+    "Staged": "holdfast.client.staging",
     "Topic": "holdfast.client.destination",
     "Transaction": "holdfast.client.transaction",
 }

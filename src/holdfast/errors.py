@@ -110,6 +110,12 @@ class NoSuchPosition(Refused):
     code = "no-such-position"
 
 
+class AlreadyConfirmed(Refused):
+    """Everything before a place was confirmed by whoever reads the subscription: it cannot be read from there again."""
+
+    code = "already-confirmed"
+
+
 class BadSelector(Refused):
     """A selector that cannot be understood; its sentence shows the place."""
 
@@ -144,6 +150,19 @@ class TransactionAborted(Refused):
     """Nothing of the transaction happened; begin a new one."""
 
     code = "transaction-aborted"
+
+
+class NotPublished(Refused):
+    """Nothing of these stages became visible, and they are as they were: publish again when what is missing is there, or drop
+    them."""
+
+    code = "not-published"
+
+
+class StageExists(Refused):
+    """There is a stage of this name already, from an earlier attempt: choose another name, or drop it first."""
+
+    code = "stage-exists"
 
 
 class Detached(Refused):
@@ -182,6 +201,12 @@ class NotAJournal(Refused):
 
 class JournalInUse(Refused):
     code = "journal-in-use"
+
+
+class CheckpointMismatch(Refused):
+    """A checkpoint of Spark and the subscriptions it speaks of do not belong together."""
+
+    code = "checkpoint-mismatch"
 
 
 # --- Unavailable -----------------------------------------------------------------------------------------------------

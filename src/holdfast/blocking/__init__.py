@@ -18,12 +18,15 @@ from holdfast.blocking.background import shared_background
 from holdfast.blocking.browser import Browser
 from holdfast.blocking.dead import DeadEvents
 from holdfast.blocking.destination import Destination, Pipeline, Queue, Topic
+from holdfast.blocking.reading import Reading
 from holdfast.blocking.recipient import Incoming, ReceivedEvent
 from holdfast.blocking.sessions import ClientSession, InSession
+from holdfast.blocking.staging import Stage, Staging
 from holdfast.client import client as _client
 from holdfast.client import sessions as _sessions
 from holdfast.client.administration import DestinationSettings
 from holdfast.client.checks import ConfirmMode
+from holdfast.client.subscribing import Match
 
 __all__ = [
     "Browser",
@@ -33,13 +36,15 @@ __all__ = [
     "Incoming",
     "Pipeline",
     "Queue",
+    "Reading",
     "ReceivedEvent",
+    "Stage",
     "Topic",
     "connect",
 ]
 
 
-class Client(InSession):
+class Client(InSession, Staging):
     def __init__(self, url: str, *, name: str = "", timeout: float = _client.TIMEOUT_S, password: str | None = None) -> None:
         self._client = _client.Client(url, name=name, timeout=timeout, password=password)
         self._background = shared_background()
@@ -62,6 +67,18 @@ class Client(InSession):
 
     def session(self, confirm: ConfirmMode = "event", *, name: str = "") -> ClientSession:
         return ClientSession(self._background, self._client.session(confirm, name=name))
+
+    def reading(
+        self,
+        destination: str,
+        subscription: str = "",
+        *,
+        match: Match | None = None,
+        selector: str | None = None,
+        timeout: float | None = None,
+    ) -> Reading:
+        twin = self._client.reading(destination, subscription, match=match, selector=selector, timeout=timeout)
+        return Reading(self._background, twin)
 
     def create_queue(self, name: str, *, timeout: float | None = None, **settings: Unpack[DestinationSettings]) -> None:
         self._background.run(self._client.create_queue(name, timeout=timeout, **settings))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from holdfast.errors import HoldfastError
+from holdfast.event.bounds import EVERYTHING, Bounds
 from holdfast.event.position import Ranges
 
 Buffer = bytes | memoryview
@@ -91,6 +92,8 @@ class Reply(NamedTuple):
 
 
 class DeliveredSlice(NamedTuple):
+    """The fields of the wire's `Slice`, in its order, with the bytes in place of their length."""
+
     first: int
     events: int
     deliveries: int
@@ -98,6 +101,7 @@ class DeliveredSlice(NamedTuple):
     batch: Buffer
     destination: str = ""  # where it was sent, when that is not where the receiver is attached
     deaths: tuple[Any, ...] = ()  # of the dead queue: why all of these are there, as it travels
+    accepted_us: int = 0  # microseconds since 1970; 0: not known
 
 
 class BrowseAsked(NamedTuple):
@@ -110,6 +114,9 @@ class BrowseAsked(NamedTuple):
     cursor: int
     events_max: int
     selector: str
+    end: int = 0  # a place; 0: as far as there is
+    bytes_max: int = 0  # of a page of whole batches, for who reads by place; 0: of a browser's
+    within: Bounds = EVERYTHING
 
 
 class BrowsedPage(NamedTuple):

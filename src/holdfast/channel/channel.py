@@ -122,6 +122,10 @@ class Snapshot(NamedTuple):
 
 class Channel(Protocol):
     @property
+    def id(self) -> str:
+        """What no other channel has, for as long as this one exists: numbers of entries mean something only together with it."""
+
+    @property
     def first(self) -> int:
         """The number of the oldest entry still held; one past `durable` when none is."""
 

@@ -12,6 +12,7 @@ Every command takes ordinary room while there is any, and then its own reserve. 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
 
@@ -110,9 +111,14 @@ class MemoryChannel:
         self._bytes_appended = 0
         self._group: list[asyncio.Future[Receipt]] = []  # appended in this turn of the loop
         self._readers: list[asyncio.Future[None]] = []  # wait for `durable` to move
+        self._id = secrets.token_hex(16)
         self._watchers: list[Callable[[Pressure], None]] = []
         self._snapshot: Snapshot | None = None
         self._is_closed = False
+
+    @property
+    def id(self) -> str:
+        return self._id
 
     @property
     def first(self) -> int:

@@ -114,6 +114,7 @@ class Browser:
             batch = Batch(view[at : at + each.length])
             batch.check()
             at += each.length
-            handed = Handed(self, batch, each.first, each.events, each.deliveries, each.length, 0, each.destination, each.deaths)
+            said = (each.destination, each.deaths, each.accepted_us)
+            handed = Handed(self, batch, each.first, each.events, each.deliveries, each.length, 0, *said)
             self._waiting.extend(BrowsedEvent(handed, index) for index in range(each.events))
         self._cursor, self._is_end = message.cursor, message.is_end

@@ -20,8 +20,11 @@ from holdfast.client.checks import ConfirmMode
 from holdfast.client.connection import Connection
 from holdfast.client.dead import DeadEvents
 from holdfast.client.dialer import dialer_for
+from holdfast.client.reading import Reading
 from holdfast.client.session import Session
 from holdfast.client.sessions import ClientSession, InSession, checked_name
+from holdfast.client.staging import Staging
+from holdfast.client.subscribing import Match
 from holdfast.client.url import credentials_of, parse_with_password, without_password
 from holdfast.errors import Closed
 
@@ -39,7 +42,7 @@ def connect(url: str, *, name: str = "", timeout: float = TIMEOUT_S, password: s
     return Client(url, name=name, timeout=timeout, password=password)
 
 
-class Client(InSession, Administration):
+class Client(InSession, Administration, Staging):
     """A client of one place of events. Made by `connect`, used inside `async with`, in the loop that opened it."""
 
     def __init__(self, url: str, *, name: str = "", timeout: float = TIMEOUT_S, password: str | None = None) -> None:
@@ -92,6 +95,27 @@ class Client(InSession, Administration):
         confirms all that the session was handed), "duplicates-ok" (as auto, told to the server seldom).
         """
         return ClientSession(self._opened().connection, name or self.name, confirm)
+
+    def reading(
+        self,
+        destination: str,
+        subscription: str = "",
+        *,
+        match: Match | None = None,
+        selector: str | None = None,
+        timeout: float | None = None,
+    ) -> Reading:
+        """What waits in a subscription, of a topic or of a pattern, read by place: see `holdfast.client.reading`.
+
+            reading = client.reading("alerts.*", "lake", match="glob")
+            async with reading.owner():
+                extent = await reading.extent(events_max=100_000)
+
+        `match` says how the destination is meant: "name", "glob" or "regex"; without it, what has wildcards is a glob. `selector`
+        is for a subscription that its owner makes; one that is there is used as it is, and must have this one, if one is given.
+        Without a subscription the destination is a queue: it may be looked at so, and has no owner.
+        """
+        return Reading(self._opened, destination, subscription, match, selector, timeout)
 
     @property
     def dead(self) -> DeadEvents:

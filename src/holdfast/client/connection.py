@@ -128,12 +128,12 @@ class Connection:
 
     # --- sessions beside the client's own ----------------------------------------------------------------------------
 
-    def new_session(self, name: str, confirm: ConfirmMode) -> Session:
+    def new_session(self, name: str, confirm: ConfirmMode = "event", is_resumable: bool = True) -> Session:
         """One more conversation over the same link. Ready when the server has opened it: wait for that."""
         self.check_open()
         if len(self._sessions) > SESSIONS_MAX:
             raise Refused(f"{SESSIONS_MAX} sessions are open on this client's link; close some, or connect another client")
-        made = Session(self, name, self.session.source, confirm)
+        made = Session(self, name, self.session.source, confirm, is_resumable)
         self._sessions.append(made)
         if self._window:
             self.spawn(self._resume(made))

@@ -44,6 +44,7 @@ class Handed(msgspec.Struct, eq=False):
     generation: int
     destination: str = ""  # where it was sent, when that is not where the receiver is attached
     deaths: Sequence[TravellingDeath] = ()  # of the dead queue: why all of these are there
+    accepted_us: int = 0  # 0: not known
     _heads: Sequence[Head] | None = None
 
     def head(self, index: int) -> Head:
@@ -51,7 +52,7 @@ class Handed(msgspec.Struct, eq=False):
         if self._heads is None:
             try:
                 self._heads = decode_heads(self.batch.heads, self.batch.count)
-            except msgspec.DecodeError:  # one that cannot be read must not hide the others
+            except (msgspec.DecodeError, UnicodeDecodeError):  # one that cannot be read must not hide the others
                 return decode_head(self.batch.head(index))
         return self._heads[index]
 
@@ -197,6 +198,12 @@ class Received(msgspec.Struct, eq=False, gc=False):
     def deliveries(self) -> int:
         """How often it had been delivered before this time."""
         return self._handed.deliveries
+
+    @property
+    def accepted_at(self) -> datetime | None:
+        """When the server accepted it, by the server's clock; None where an older one did not write it down."""
+        accepted_us = self._handed.accepted_us
+        return from_microseconds(accepted_us) if accepted_us else None
 
     @property
     def redelivered(self) -> bool:

@@ -252,7 +252,8 @@ class Incoming(Attaching):
                 self._held.add(each.first, last)
                 self._verdicts.handed(each.first, last, each.is_adjoining)
                 found = (each.first, each.events, each.deliveries, each.length)
-                self._buffer.append(Handed(self, batch, *found, self._generation, each.destination, each.deaths))
+                said = (each.destination, each.deaths, each.accepted_us)
+                self._buffer.append(Handed(self, batch, *found, self._generation, *said))
         except HoldfastError as problem:
             self.end(problem)
             self._session.detach_later(self.receiver)

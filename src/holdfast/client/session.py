@@ -20,6 +20,7 @@ from holdfast.client import checks
 from holdfast.client.checks import ConfirmMode
 from holdfast.client.parts import Parts
 from holdfast.client.producer import Producer
+from holdfast.client.staging_window import Window
 from holdfast.errors import (
     HoldfastError,
     LinkLost,
@@ -61,19 +62,24 @@ DETACH_AGAIN_S = 0.1
 
 
 class Session:
-    def __init__(self, connection: Connection, name: str, source: str, confirm: ConfirmMode = "event") -> None:
+    def __init__(
+        self, connection: Connection, name: str, source: str, confirm: ConfirmMode = "event", is_resumable: bool = True
+    ) -> None:
+        """One that is not `is_resumable` begins anew on each link: the server gives it up when a link is lost."""
         self.connection = connection
         self.number = connection.next_number(self)
         self.name = name
         self.source = source
         self.id = ""
         self.confirm = confirm
+        self._is_resumable = is_resumable
         self.is_ready = False
         self._ready: asyncio.Future[None] = connection.loop.create_future()
         self._closed: HoldfastError | None = None
         self.ids = Counter(0)
         self.producer = Producer(self)
         self.parts = Parts(self)
+        self.staging = Window()
         self.recipients: dict[int, Incoming] = {}
         self._token = QUESTIONS_FROM
         self._receiver = 0
@@ -199,7 +205,10 @@ class Session:
 
     async def resume(self, window: int, deadline: float) -> None:
         """Go on, on a new link: first as the same session, then what was sent, then what is held."""
-        opened: SessionOpened = await self.ask_now(lambda token: OpenSession(token, self.name, self.id), deadline, self.number)
+        resumed = self.id if self._is_resumable else ""
+        opened: SessionOpened = await self.ask_now(
+            lambda token: OpenSession(token, self.name, resumed, self._is_resumable), deadline, self.number
+        )
         self.ids = Counter(int.from_bytes(opened.first_id, "big"))
         self.id = opened.session
         if not opened.is_resumed:

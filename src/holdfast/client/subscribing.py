@@ -97,6 +97,24 @@ def place(topic: str | None, regex: str | None = None) -> tuple[str, Match]:
     return Pattern.glob(topic).text, "glob"
 
 
+def place_of(destination: str, match: Match | None, subscription: str) -> tuple[str, Match]:
+    """A destination by its name, or a pattern, as `match` says; without it, what has wildcards is one. Checked."""
+    if match not in (None, "name", "glob", "regex"):
+        raise BadSetting(f"match {match!r:.40} is not name, glob or regex; leave it out for a topic by its name", setting="match")
+    if subscription:
+        names.check_subscription(subscription)
+    where, found = place(None, destination) if match == "regex" else place(destination)
+    if match == "name" and found != "name":
+        raise BadName(f"{destination!r:.40} is a pattern, not a name; say match='glob'")
+    if found == "name" and match == "glob":
+        from holdfast.event.pattern import Pattern
+
+        where, found = Pattern.glob(destination).text, "glob"
+    if found != "name" and not subscription:
+        raise BadSetting(f"a pattern is read through a subscription; name that of {destination!r:.40}", setting="subscription")
+    return where, found
+
+
 def key_of(topic: str | None, regex: str | None = None) -> str:
     """What stands for a topic, or for a pattern, where backlogs are named."""
     where, match = place(topic, regex)

@@ -27,6 +27,13 @@ REMEMBERED_MAX = 64
 # How far a part's number may be ahead of those that are here: more than any client has unreceipted. It bounds what one command
 # with a wild number could make us set aside.
 AHEAD_MAX = 1_024
+# What stands in front of the user where a session is named, when what follows belongs to none (see `publishing`).
+_OF_NO_SESSION = "/"
+
+
+def is_stage(session: str) -> bool:
+    """An assembly of this 'session' is a stage."""
+    return session.startswith(_OF_NO_SESSION)
 
 
 class Outcome(NamedTuple):
@@ -47,6 +54,20 @@ class PartBatch(NamedTuple):
     @property
     def is_large(self) -> bool:
         return self.fragments != (0, 0)
+
+
+class Totals:
+    """How much is staged, of all users together."""
+
+    def __init__(self) -> None:
+        self.stages = 0
+        self.parts = 0
+        self.bytes = 0
+
+    def add(self, stages: int, parts: int, size: int) -> None:
+        self.stages += stages
+        self.parts += parts
+        self.bytes += size
 
 
 class Assembly:
@@ -98,6 +119,7 @@ class Assemblies:
         self._bodies = bodies
         self._open: dict[tuple[str, str], Assembly] = {}
         self._outcomes: dict[str, dict[str, Outcome]] = {}
+        self.staged = Totals()
 
     def __iter__(self) -> Iterator[Assembly]:
         return iter(self._open.values())
@@ -126,35 +148,52 @@ class Assemblies:
         if assembly.has(number):
             return
         assembly.add(number, entry, size)
+        if is_stage(session):
+            self.staged.add(assembly.count == 1, 1, size)
         if made is not None:
             assembly.batches[number] = made
             self._bodies.hold(entry)
         if assembly.count == 1:
-            self.restore(assembly)
+            self._restore(assembly)
 
-    def restore(self, assembly: Assembly) -> None:
+    def _restore(self, assembly: Assembly) -> None:
         self._open[assembly.session, assembly.name] = assembly
         self._bodies.pin((assembly.session, assembly.name), entry=assembly.oldest, entries=assembly.entries)
 
+    def extend(self, session: str, name: str, entries: bytes, sizes: bytes) -> None:
+        """The next parts of an assembly, as a snapshot has them."""
+        known = self._open.get((session, name))
+        assembly = known or Assembly(session, name)
+        count, size = assembly.count, assembly.bytes
+        assembly.extend(entries, sizes)
+        self._restore(assembly)
+        if is_stage(session):
+            self.staged.add(known is None, assembly.count - count, assembly.bytes - size)
+
     def decide(self, session: str, name: str, outcome: Outcome) -> None:
         """It is committed or aborted: its parts are let go, and what became of it is remembered."""
-        self._let_go(session, name)
+        self.let_go(session, name)
         known = self._outcomes.setdefault(session, {})
         known[name] = outcome
         while len(known) > REMEMBERED_MAX:
             del known[next(iter(known))]
 
-    def _let_go(self, session: str, name: str) -> None:
-        assembly = self._open.pop((session, name), None)
-        if assembly is not None:
-            self._bodies.unpin((session, name))
-            for made in assembly.batches.values():
-                self._bodies.let_go(made.batch.entry)
+    def let_go(self, session: str, *names: str) -> None:
+        """Their parts are needed no more, or belong to a destination now."""
+        entries: list[int] = []
+        for name in names:
+            assembly = self._open.pop((session, name), None)
+            if assembly is not None:
+                self._bodies.unpin((session, name))
+                if is_stage(session):
+                    self.staged.add(-1, -assembly.count, -assembly.bytes)
+                entries.extend(made.batch.entry for made in assembly.batches.values())
+        self._bodies.let_go_all(entries)
 
     def end(self, session: str) -> None:
         """The session is gone: what it had not committed will not be, and nobody asks any more."""
         for owner, name in [key for key in self._open if key[0] == session]:
-            self._let_go(owner, name)
+            self.let_go(owner, name)
         self._outcomes.pop(session, None)
 
     def remember(self, session: str, outcomes: dict[str, Outcome]) -> None:

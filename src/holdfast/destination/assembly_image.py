@@ -1,4 +1,4 @@
-"""Assemblies and large events in snapshots: made by `snapshot`, read back by `restore`.
+"""Assemblies, large events and scopes in snapshots: made by `snapshot`, read back by `restore`.
 
 An assembly is its parts (in portions, as arrays), then its batches; large events come after all backlogs.
 """
@@ -29,6 +29,14 @@ def parts(state: State) -> Iterator[Part]:
         for begin in range(0, len(large.fragments), NUMBERS_MAX):
             fragments = large.fragments[begin : begin + NUMBERS_MAX].tobytes()
             yield image.LargeImage(entry, large.fragment_bytes, large.large_bytes, begin, fragments)
+    yield from _scopes(state)
+
+
+def _scopes(state: State) -> Iterator[Part]:
+    begin = 0
+    for scopes in image.portions(state.scopes):
+        yield image.ScopesImage(begin, scopes)
+        begin += len(scopes)
 
 
 def _assembly(assembly: Assembly) -> Iterator[Part]:
@@ -40,7 +48,7 @@ def _assembly(assembly: Assembly) -> Iterator[Part]:
         batch = made.batch
         yield image.PartBatchImage(
             assembly.session, assembly.name, number, batch.entry, batch.events, batch.destination, tuple(batch.traits),
-            batch.size, bytes(batch.heads), made.fragments, made.fragment_bytes, made.large_bytes,
+            batch.size, bytes(batch.heads), made.fragments, made.fragment_bytes, made.large_bytes, _packed(batch.unwanted),
         )  # fmt: skip
 
 
@@ -48,9 +56,7 @@ def restore(state: State, part: Part) -> bool:
     """Whether this part was one of these."""
     match part:
         case image.AssemblyImage():
-            assembly = state.assemblies.find(part.session, part.name) or Assembly(part.session, part.name)
-            assembly.extend(part.entries, part.sizes)
-            state.assemblies.restore(assembly)
+            state.assemblies.extend(part.session, part.name, part.entries, part.sizes)
         case image.PartBatchImage():
             _restore_batch(state, part)
         case image.OutcomesImage():
@@ -58,6 +64,9 @@ def restore(state: State, part: Part) -> bool:
                 name: Outcome((events, confirmed, entry), reason) for name, events, confirmed, entry, reason in part.outcomes
             }
             state.assemblies.remember(part.session, outcomes)
+        case image.ScopesImage():
+            for session, scope, number, is_often in part.scopes:
+                state.scopes.restore((session, scope), number, is_often)
         case image.LargeImage():
             known = state.bodies.larges.get(part.entry)
             fragments = array("Q", known.fragments if known else ())
@@ -71,6 +80,19 @@ def restore(state: State, part: Part) -> bool:
 def _restore_batch(state: State, part: image.PartBatchImage) -> None:
     assembly = state.assemblies.find(part.session, part.name)
     assert assembly is not None, "the parts of an assembly come before its batches"
-    batch = Batch(part.entry, part.events, part.destination, Traits(*part.traits), part.size, heads=part.heads)
+    batch = Batch(
+        part.entry, part.events, part.destination, Traits(*part.traits), part.size, heads=part.heads,
+        unwanted=_unpacked(part.unwanted),
+    )  # fmt: skip
     assembly.batches[part.number] = PartBatch(batch, part.fragments, part.fragment_bytes, part.large_bytes)
     state.bodies.hold(part.entry)
+
+
+def _packed(unwanted: dict[str, int] | None) -> dict[str, bytes] | None:
+    if unwanted is None:
+        return None
+    return {selector: bits.to_bytes(bits.bit_length() + 7 >> 3, "little") for selector, bits in sorted(unwanted.items())}
+
+
+def _unpacked(unwanted: dict[str, bytes] | None) -> dict[str, int] | None:
+    return None if unwanted is None else {selector: int.from_bytes(bits, "little") for selector, bits in unwanted.items()}

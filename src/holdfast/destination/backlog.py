@@ -36,6 +36,7 @@ class Backlog:
         self._bodies = bodies or Bodies()
         self.is_reopening = is_reopening
         self.waiting = 0
+        self.finished_count = 0  # events ever finished here; with those that wait, all that were ever placed
         self.history = History()
         self.sizes: Sizes | None = None  # kept only where the high water is set in bytes
         self._slots = Slots()
@@ -83,6 +84,7 @@ class Backlog:
         if opened:
             self._keep_finished(slot, self._finished[slot] & ~opened)
             page.remaining[offset] += opened.bit_count()
+            page.waiting += opened.bit_count()
             self.waiting += opened.bit_count()
         return opened
 
@@ -117,7 +119,9 @@ class Backlog:
                 found.append((base + first, base + last))
             self._keep_finished(slot, (before | wanted) if newly < remaining else 0)
         page.remaining[offset] = remaining - newly
+        page.waiting -= newly
         self.waiting -= newly
+        self.finished_count += newly
         if newly == remaining:
             self._slots.finish(page, offset)
             if self.sizes is not None:
@@ -361,7 +365,7 @@ class Backlog:
 
     def rebuild_page(self, page: Page) -> None:
         self._slots.add_full_page(page)
-        self.waiting += page.alive if page.has_one_of_each else sum(page.remaining)
+        self.waiting += page.waiting
 
     def rebuild_traits(self, lanes: bytes, delays: bytes, expiries: bytes) -> None:
         """Of the page that was rebuilt last."""

@@ -23,7 +23,10 @@ from holdfast.errors import BatchDamaged, NoSuchPosition
 from holdfast.event import batch
 
 _LEAD_BYTES = 3
-_WITH_A_PAYLOAD = (commands.BatchCommand.KIND, commands.Part.KIND)
+_SENT = (commands.BatchCommand, commands.Part)
+# So many entries are taken out of a list together, fewer one by one.
+MANY = 64
+_WITH_A_PAYLOAD = tuple(kind.KIND for kind in _SENT)
 
 
 class Large(NamedTuple):
@@ -113,6 +116,15 @@ class Bodies:
     def let_go(self, entry: int) -> None:
         del self._held[bisect_left(self._held, entry)]
 
+    def let_go_all(self, entries: list[int]) -> None:
+        """Many at once cost no more than going through all that is held."""
+        if len(entries) < MANY:
+            for entry in entries:
+                self.let_go(entry)
+        else:
+            gone = dict.fromkeys(entries)
+            self._held = [entry for entry in self._held if entry not in gone]
+
     @property
     def has_held(self) -> bool:
         return bool(self._held)
@@ -128,25 +140,36 @@ class Bodies:
         return next((entry for entry in self._held if entry not in self._at), None)
 
 
-def batch_in(data: commands.Buffer, entry: int) -> memoryview:
+class Body(NamedTuple):
+    """A batch as it lies in the channel, and what was written down of its sending."""
+
+    batch: memoryview
+    destination: str  # "" where that was not written down
+    accepted_us: int  # microseconds since 1970; 0 where that was not written down
+
+
+def body_in(data: commands.Buffer, entry: int) -> Body:
     """The batch of `entry` in the bytes of the command that has it: its own, or the `Carried` it was copied to."""
-    view = memoryview(data)
-    if commands.kind_of(view) in _WITH_A_PAYLOAD:
-        return view[_LEAD_BYTES + int.from_bytes(view[1:_LEAD_BYTES], "little") :]
-    command, payload = commands.decode(view)
+    command, payload = commands.decode(data)
+    if isinstance(command, _SENT):
+        return Body(payload, command.destination, command.accepted_us)
     if not isinstance(command, commands.Carried) or entry not in command.entries:
         raise NoSuchPosition(f"a {type(command).__name__} command does not hold the batch of entry {entry}", entry=entry)
     at = command.entries.index(entry)
     start = sum(command.lengths[:at])
-    return payload[start : start + command.lengths[at]]
+    return Body(
+        payload[start : start + command.lengths[at]],
+        command.destinations[at] if command.destinations else "",
+        command.accepted[at] if command.accepted else 0,
+    )
 
 
-def destination_in(data: commands.Buffer, entry: int) -> str:
-    """Where the batch of `entry` was sent, from the bytes of the command that has it; "" where that was not written down."""
-    command, _ = commands.decode(data)
-    if not isinstance(command, commands.Carried):
-        return str(getattr(command, "destination", ""))
-    return command.destinations[command.entries.index(entry)] if command.destinations else ""
+def batch_in(data: commands.Buffer, entry: int) -> memoryview:
+    """`body_in(data, entry).batch`, which costs less; of a command that is not here as a whole, as much as there is."""
+    view = memoryview(data)
+    if commands.kind_of(view) in _WITH_A_PAYLOAD:
+        return view[_LEAD_BYTES + int.from_bytes(view[1:_LEAD_BYTES], "little") :]
+    return body_in(view, entry).batch
 
 
 def events_in(payload: memoryview) -> int:

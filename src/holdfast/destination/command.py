@@ -8,7 +8,7 @@ it never depends on who applies it or when.
     who issues it    commands                                                        fenced by epoch
     client manager   batch, confirm, release, reject, create, delete, configure,     no: never ignored
                      subscribe, unsubscribe, attach, open producer, forget producer,
-                     part, commit, abandon
+                     part, commit, abandon, publish
     primary          claim, detach, dead, carried                                    yes: an older epoch's are ignored
                      (`detach` of a session that said goodbye comes from its client manager, with epoch 0: never ignored)
 
@@ -21,6 +21,7 @@ import struct
 from typing import ClassVar, Literal, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.destination.settings import NUMBER_MAX, Settings
 from holdfast.errors import BadSetting, ProtocolError, TooLarge, UnknownVersion
@@ -29,6 +30,7 @@ __all__ = ["NUMBER_MAX", "Settings"]  # spoken of together with commands
 
 Buffer = bytes | memoryview
 _LEAD = struct.Struct("<BH")
+_LEAD_BYTES = _LEAD.size
 HEAD_BYTES_MAX = (1 << 16) - 1
 # Ranges of positions that one command names: half of what its head has room for.
 RANGES_MAX = 2_048
@@ -41,12 +43,16 @@ class Command(msgspec.Struct, array_like=True, frozen=True):
 
 
 class BatchCommand(Command, frozen=True):
-    """A producer's batch. `sequence` counts this producer's batches in this channel from 1 (rule 6). The payload is the batch."""
+    """A producer's batch. `sequence` counts this producer's batches in this channel from 1 (rule 6). The payload is the batch.
+
+    `accepted_us` is written by the client manager that appends it, whatever the client wrote there.
+    """
 
     KIND = 1
     destination: str
     producer: str
     sequence: int
+    accepted_us: int = 0  # microseconds since 1970; 0: not known
 
 
 class Confirm(Command, frozen=True):
@@ -64,6 +70,7 @@ class Confirm(Command, frozen=True):
     delivered_up_to: int = 0
     origin: str = ""
     token: int = 0
+    up_to: int = 0  # a place of a subscription: with this, everything before it is finished (see `extent`)
 
 
 class Release(Command, frozen=True):
@@ -223,6 +230,7 @@ class Carried(Command, frozen=True):
     entries: list[int]
     lengths: list[int]
     destinations: list[str] = []  # where each was sent
+    accepted: list[int] = []  # when each was accepted, as in its own command
 
 
 class Dead(Command, frozen=True):
@@ -255,6 +263,7 @@ class Part(Command, frozen=True):
     fragments: tuple[int, int] = (0, 0)
     fragment_bytes: int = 0
     large_bytes: int = 0
+    accepted_us: int = 0  # of a part with a batch, as in a `BatchCommand`
 
 
 class Settled(msgspec.Struct, array_like=True, frozen=True):
@@ -284,7 +293,9 @@ class Commit(Command, frozen=True):
 
 
 class Abandon(Command, frozen=True):
-    """An assembly will not be committed: its parts are let go. Abandoning what is not there is fine."""
+    """An assembly will not be committed: its parts are let go. Abandoning what is not there is fine. Of stages the payload may
+    name more, a msgpack array of names.
+    """
 
     KIND = 18
     session: str
@@ -305,16 +316,33 @@ class Configure(Command, frozen=True):
     changed: list[str] = []
 
 
+class Publish(Command, frozen=True):
+    """Place all parts of all these stages, in this order, unless the scope has published this number or a higher one: once.
+
+    A stage is an assembly of no session: in the `session` of its parts, and here, stands "/" and its user. The payload is the
+    stages, a msgpack array of [name, parts].
+    """
+
+    KIND = 20
+    session: str
+    scope: str
+    number: int
+    client: str = ""
+    origin: str = ""
+    token: int = 0
+
+
 KINDS: dict[int, type[Command]] = {
     kind.KIND: kind
     for kind in (
         BatchCommand, Confirm, Release, Reject, Create, Delete, Subscribe, Unsubscribe, Attach, Detach, OpenProducer,
         ForgetProducer, Claim, Carried, Dead, Part, Commit, Abandon, Configure,
+        Publish,
     )
 }  # fmt: skip
 
-_encoder = msgspec.msgpack.Encoder()
-_decoders = {number: msgspec.msgpack.Decoder(kind) for number, kind in KINDS.items()}
+_encode = msgspec.msgpack.Encoder().encode
+_decoders = {number: msgspec.msgpack.Decoder(kind).decode for number, kind in KINDS.items()}
 
 CommandType = TypeVar("CommandType", bound=Command)
 
@@ -322,7 +350,7 @@ CommandType = TypeVar("CommandType", bound=Command)
 def encode(command: Command, payload: Buffer = b"") -> bytes:
     """TooLarge when a name, a reason or a list of ranges is longer than a head may be; BadSetting for what cannot be written."""
     try:
-        head = _encoder.encode(command)
+        head = _encode(command)
     except (OverflowError, UnicodeEncodeError) as problem:
         raise BadSetting(
             f"a {type(command).__name__} command cannot be written down ({problem}); give a smaller number, or valid text"
@@ -335,6 +363,15 @@ def encode(command: Command, payload: Buffer = b"") -> bytes:
     return b"".join((_LEAD.pack(command.KIND, len(head)), head, payload))
 
 
+def accepted(command: BatchCommand | Part, payload: Buffer, at_us: int) -> bytes:
+    """A client's command as it is appended: with the time at which that is done.
+
+    Its names are bounded by who checked it: its head has room for the time.
+    """
+    head = _encode(replace(command, accepted_us=at_us))
+    return b"".join((_LEAD.pack(command.KIND, len(head)), head, payload))
+
+
 def kind_of(data: Buffer) -> int:
     return data[0]
 
@@ -342,16 +379,16 @@ def kind_of(data: Buffer) -> int:
 def decode(data: Buffer) -> tuple[Command, memoryview]:
     """The command and its payload, which stays where it lies. ProtocolError for anything that is not a command."""
     view = memoryview(data)
-    if len(view) < _LEAD.size:
+    if len(view) < _LEAD_BYTES:
         raise ProtocolError(f"a command of {len(view)} bytes is shorter than its lead; the sender is broken")
     kind, length = _LEAD.unpack_from(view)
-    decoder = _decoders.get(kind)
-    if decoder is None:
+    decode_head = _decoders.get(kind)
+    if decode_head is None:
         raise UnknownVersion(f"command kind {kind} is not known to this release; upgrade it", kind=kind)
-    end = _LEAD.size + length
+    end = _LEAD_BYTES + length
     if end > len(view):
         raise ProtocolError(f"a command says its head has {length} bytes and ends before; the sender is broken", kind=kind)
     try:
-        return decoder.decode(view[_LEAD.size : end]), view[end:]
+        return decode_head(view[_LEAD_BYTES:end]), view[end:]
     except (msgspec.DecodeError, msgspec.ValidationError) as problem:
         raise ProtocolError(f"the head of a {KINDS[kind].__name__} command cannot be read: {problem}", kind=kind) from problem

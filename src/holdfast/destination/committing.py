@@ -15,7 +15,8 @@ from array import array
 
 from holdfast.destination import bodies as _bodies
 from holdfast.destination import command as commands
-from holdfast.destination.assembly import Assembly, Outcome, PartBatch
+from holdfast.destination import publishing
+from holdfast.destination.assembly import Assembly, Outcome, PartBatch, is_stage
 from holdfast.destination.bodies import Large
 from holdfast.destination.placing import place_all
 from holdfast.destination.producers import Batch
@@ -32,6 +33,10 @@ _BODIES_LENGTH_AT = slice(60, 64)
 
 
 def part(state: State, entry: int, command: commands.Part, payload: memoryview, effects: Effects) -> None:
+    if is_stage(command.session):
+        made = publishing.part_of(state, entry, command, payload)
+        state.assemblies.add_part(command.session, command.assembly, command.number, entry, len(payload), made)
+        return
     if command.session not in state.sessions() or state.assemblies.outcome(command.session, command.assembly) is not None:
         return
     made = _part_batch(entry, command, payload) if command.destination else None
@@ -151,6 +156,8 @@ def _carry_out(
 
 def abandon(state: State, entry: int, command: commands.Abandon, payload: memoryview, effects: Effects) -> bool:
     """Whether nothing of it happened: false when it was committed before."""
+    if is_stage(command.session):
+        return publishing.drop(state, command, payload)
     known = state.assemblies.outcome(command.session, command.assembly)
     if known is not None:
         return bool(known.reason)

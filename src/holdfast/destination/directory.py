@@ -12,6 +12,7 @@ What each command does stands in a module of its own kind; here is only the tabl
     verdict      confirm, release, reject, dead         attaching   sessions and their receivers
     primacy      claim, carried                         configuring  what is set for a destination
     subscribing  subscribe, unsubscribe                 committing   transactions and large events
+    publishing   stages, and what is published of them
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from holdfast.destination import attaching, committing, configuring, managing, placing, primacy, subscribing, verdict
+from holdfast.destination import attaching, committing, configuring, managing, placing, primacy, publishing, subscribing, verdict
 from holdfast.destination import command as commands
 from holdfast.destination import restore as _restore
 from holdfast.destination import snapshot as _snapshot
@@ -50,6 +51,7 @@ APPLY: dict[type[commands.Command], Apply] = {
     commands.Part: committing.part,
     commands.Commit: committing.commit,
     commands.Abandon: committing.abandon,
+    commands.Publish: publishing.publish,
 }
 
 

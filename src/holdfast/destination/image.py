@@ -39,6 +39,7 @@ class DestinationImage(Part, frozen=True, tag=2):
     kind: str
     settings: Settings
     owner: str = ""  # of a temporary one
+    accepted: int = 0  # events ever sent to it, of a topic
 
 
 class SubscriptionImage(Part, frozen=True, tag=3):
@@ -50,6 +51,8 @@ class SubscriptionImage(Part, frozen=True, tag=3):
     selector: str = ""
     no_local: bool = False
     client: str = ""
+    made_at: int = 0  # the entry that made it
+    confirmed_up_to: int = 0  # a place: everything before it was confirmed at once
 
 
 class BacklogImage(Part, frozen=True, tag=4):
@@ -61,6 +64,9 @@ class BacklogImage(Part, frozen=True, tag=4):
     next_slot: int
     delivered_up_to: int
     marks: list[int]
+    finished: int = 0  # events ever
+    dead: int = 0
+    expired: int = 0
 
 
 class PageImage(Part, frozen=True, tag=5):
@@ -164,6 +170,7 @@ class PartBatchImage(Part, frozen=True, tag=28):
     fragments: tuple[int, int]
     fragment_bytes: int
     large_bytes: int
+    unwanted: dict[str, bytes] | None = None  # of a staged one: the bits of what each selector does not take
 
 
 class OutcomesImage(Part, frozen=True, tag=29):
@@ -179,6 +186,13 @@ class LargeImage(Part, frozen=True, tag=30):
     large_bytes: int
     begin: int
     fragments: bytes
+
+
+class ScopesImage(Part, frozen=True, tag=32):
+    """How far scopes have published, those after the first `begin`; the one used least recently first."""
+
+    begin: int
+    scopes: list[tuple[str, str, int, bool]]  # whose stages, scope, number, whether it has published several
 
 
 class PageTraitsImage(Part, frozen=True, tag=18):
@@ -206,7 +220,7 @@ AnyPart = (
     StateImage | DestinationImage | SubscriptionImage | BacklogImage | PageImage | FinishedImage | DisplacedImage |
     ReturnsImage | NotBeforeImage | ReceiversImage | OpeningsImage | DeathsImage | SessionImage | SessionPartImage |
     ProducerImage | HeldImage | CarriedImage | PageTraitsImage | SelectorsImage | SizesImage |
-    AssemblyImage | PartBatchImage | OutcomesImage | LargeImage | EndImage
+    AssemblyImage | PartBatchImage | OutcomesImage | LargeImage | ScopesImage | EndImage
 )  # fmt: skip
 
 encode = msgspec.msgpack.Encoder().encode

@@ -47,9 +47,14 @@ class Matching:
             return self.everything
         if subscription.selector is None:
             return 0
-        if subscription.selector not in self._unwanted:
-            self._unwanted[subscription.selector] = self._ask(subscription.selector)
-        return self._unwanted[subscription.selector]
+        if self._batch.unwanted is not None:
+            return self._batch.unwanted[terms.selector]
+        return self.unwanted_by(subscription.selector)
+
+    def unwanted_by(self, selector: Selector) -> int:
+        if selector not in self._unwanted:
+            self._unwanted[selector] = self._ask(selector)
+        return self._unwanted[selector]
 
     def _ask(self, selector: Selector) -> int:
         """Of a batch that cannot be read everything is taken: whoever delivers it finds that out, and gives it up with the

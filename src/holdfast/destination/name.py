@@ -20,6 +20,7 @@ import re
 from holdfast.errors import BadName
 
 LENGTH_MAX = 255
+STAGE_LENGTH_MAX = 128
 DEAD = "_DMQ"
 TEMPORARY = "_temporary."
 _OF_TOPIC = ".topic"
@@ -111,4 +112,12 @@ def _check_letters(what: str, name: str) -> None:
     if found:
         raise BadName(
             f"{what} {name!r} contains {found.group()!r}; use letters a-z and A-Z, digits, '.', '_', '-' and '/' only", name=name
+        )
+
+
+def check_stage(name: str) -> None:
+    """BadName unless a stage may have this name."""
+    if not isinstance(name, str) or not 1 <= len(name) <= STAGE_LENGTH_MAX or not name.isprintable():
+        raise BadName(
+            f"a stage cannot be called {name!r:.40}; give it 1 to {STAGE_LENGTH_MAX} printable characters, new for each attempt"
         )

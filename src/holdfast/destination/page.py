@@ -29,7 +29,7 @@ _ONE_OF_EACH = array("H", [1]) * SLOTS_MAX
 
 
 class Page:
-    __slots__ = ("alive", "delays", "entries", "events", "expiries", "first_slot", "lanes", "remaining")
+    __slots__ = ("alive", "delays", "entries", "events", "expiries", "first_slot", "lanes", "remaining", "waiting")
 
     def __init__(self, first_slot: int) -> None:
         self.first_slot = first_slot
@@ -37,6 +37,7 @@ class Page:
         self.events: array[int] = array("H")
         self.remaining: array[int] = array("H")
         self.alive = 0  # slots with something remaining
+        self.waiting = 0  # events: the sum of what remains
         self.lanes = bytearray()
         self.delays: array[int] = array("Q")
         self.expiries: array[int] = array("Q")
@@ -59,6 +60,7 @@ class Page:
         self.events.append(events)
         self.remaining.append(remaining)
         self.alive += 1
+        self.waiting += remaining
         if len(self.entries) == SLOTS_MAX:
             self._trim()
 
@@ -69,6 +71,7 @@ class Page:
         self.events.extend(events[:taken])
         self.remaining.extend(events[:taken])
         self.alive += taken
+        self.waiting += sum(events[:taken])
         return taken
 
     def note(self, traits: Traits) -> None:

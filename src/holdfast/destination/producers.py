@@ -43,6 +43,7 @@ class Batch(NamedTuple):
     size: int = 0  # bytes
     client: str = ""  # whose producer sent it
     heads: bytes | memoryview = b""  # the batch, for selectors; without its bodies while it is held back
+    unwanted: dict[str, int] | None = None  # of a staged one: what its topic's selectors said of it, by their text
 
 
 class Producer:

@@ -29,6 +29,8 @@ from holdfast.event import position
 from holdfast.event.position import Ranges
 
 EVERYTHING = Ranges.of((0, (1 << 64) - 1))
+# The code of a death that only time brought (see `dead`).
+EXPIRED = "expired"
 
 
 class Taken(NamedTuple):
@@ -50,6 +52,8 @@ class Queue:
         self.receivers = Receivers()
         self.configure(settings)
         self.owner = ""  # the session it belongs to and goes with
+        self.dead_count = 0  # events that were given up here, ever
+        self.expired_count = 0  # those of them whose time was over
 
     @property
     def key(self) -> BacklogKey:
@@ -105,6 +109,18 @@ class Queue:
         self.check(session, ranges, next_entry)
         return self.take(ranges, more_deliveries=1)
 
+    def note_dead(self, events: int, code: str) -> None:
+        """So many of what was taken out of here went to the dead queue, for a reason with this code."""
+        self.dead_count += events
+        if code == EXPIRED:
+            self.expired_count += events
+
+    def account(self) -> dict[str, int]:
+        """What became of all that was ever meant for it: accepted = confirmed + dead + waiting. What expired is dead, too."""
+        accepted = self.backlog.waiting + self.backlog.finished_count
+        confirmed = self.backlog.finished_count - self.dead_count
+        return {"accepted": accepted, "confirmed": confirmed, "dead": self.dead_count, "expired": self.expired_count}
+
     def take(self, ranges: Ranges, more_deliveries: int = 0) -> list[Taken]:
         """Finish these here, because they go elsewhere."""
         taken = list(self.leaving(ranges, more_deliveries))
@@ -144,5 +160,6 @@ class Queue:
             "kind": self.kind,
             "waiting": self.backlog.waiting,
             "receivers": len(self.receivers),
+            **self.account(),
             **self.settings.describe(),
         }

@@ -20,6 +20,7 @@ from holdfast.destination.snapshot import LEAD, LENGTH, MAGIC, VERSION
 from holdfast.destination.state import State
 from holdfast.destination.subscribing import make as make_subscription
 from holdfast.destination.subscription import Terms, pattern_of_key
+from holdfast.destination.topic import Topic
 from holdfast.destination.traits import traits_of
 from holdfast.errors import Damaged, UnknownVersion
 
@@ -84,7 +85,9 @@ class _Restoring:
             case image.StateImage():
                 self._state.applied, self._state.epoch, self._state.node = part.applied, part.epoch, part.node
             case image.DestinationImage():
-                make_destination(self._state, part.name, part.kind, part.settings, part.owner)
+                made = make_destination(self._state, part.name, part.kind, part.settings, part.owner)
+                if isinstance(made, Topic):
+                    made.accepted_count = part.accepted
             case image.SubscriptionImage():
                 _subscribe(self._state, part)
             case image.SessionImage():
@@ -104,6 +107,7 @@ class _Restoring:
                 self._queue = self._state.queue((part.destination, part.subscription))
                 self._queue.backlog = _backlog(part, self._queue, self._state.bodies)
                 self._queue.configure(self._queue.settings)
+                self._queue.dead_count, self._queue.expired_count = part.dead, part.expired
             case _ if assembly_image.restore(self._state, part):
                 pass
             case _:
@@ -156,7 +160,9 @@ def _backlog(part: image.BacklogImage, queue: Queue, bodies: Bodies) -> Backlog:
     history = History()
     history.delivered_up_to = part.delivered_up_to
     history.marks = part.marks
-    return Backlog.rebuilt(bodies, queue.backlog.is_reopening, part.newest_entry, part.next_slot, history)
+    backlog = Backlog.rebuilt(bodies, queue.backlog.is_reopening, part.newest_entry, part.next_slot, history)
+    backlog.finished_count = part.finished
+    return backlog
 
 
 def _page(part: image.PageImage) -> Page:
@@ -170,7 +176,9 @@ def _page(part: image.PageImage) -> Page:
 def _subscribe(state: State, part: image.SubscriptionImage) -> None:
     is_durable = not part.owner if part.is_durable is None else part.is_durable
     terms = Terms(part.owner, is_durable, part.is_shared, part.selector, part.no_local, part.client)
-    make_subscription(state, pattern_of_key(part.topic) or state.catalog.topic(part.topic), part.name, terms)
+    where = pattern_of_key(part.topic) or state.catalog.topic(part.topic)
+    made = make_subscription(state, where, part.name, terms, part.made_at)
+    made.confirmed_up_to = part.confirmed_up_to
 
 
 def _add_heads(producer: Producer, part: image.HeldImage) -> None:

@@ -66,6 +66,7 @@ class Slots:
     def add_full_page(self, page: Page) -> None:
         """A page as it was before."""
         page.alive = len(page.remaining) if page.has_one_of_each else sum(map(bool, page.remaining))
+        page.waiting = page.alive if page.has_one_of_each else sum(page.remaining)
         self._add_page(page, page.entries[0])
 
     def _add_page(self, page: Page, first_entry: int) -> None:

@@ -108,10 +108,11 @@ def _destinations(state: State) -> Iterator[Part]:
     """Topics first, because subscriptions need them; then queues and subscriptions in the order in which they were made."""
     for destination in state.catalog.destinations.values():
         if isinstance(destination, Topic):
-            yield image.DestinationImage(destination.name, destination.kind, destination.settings, destination.owner)
+            made = (destination.name, destination.kind, destination.settings, destination.owner)
+            yield image.DestinationImage(*made, destination.accepted_count)
     for queue in state.catalog.queues.values():
         if isinstance(queue, Subscription):
-            yield image.SubscriptionImage(queue.topic, queue.name, *queue.terms)
+            yield image.SubscriptionImage(queue.topic, queue.name, *queue.terms, queue.made_at, queue.confirmed_up_to)
         elif queue is not state.dead:
             yield image.DestinationImage(queue.name, queue.kind, queue.settings, queue.owner)
 
@@ -119,7 +120,8 @@ def _destinations(state: State) -> Iterator[Part]:
 def _backlog_head(queue: Queue) -> Part:
     backlog, history = queue.backlog, queue.backlog.history
     marks = history.marks_from(backlog.oldest_slot() << INDEX_BITS)
-    return image.BacklogImage(*queue.key, backlog.newest_entry, backlog.next_slot, history.delivered_up_to, marks)
+    counts = (backlog.finished_count, queue.dead_count, queue.expired_count)
+    return image.BacklogImage(*queue.key, backlog.newest_entry, backlog.next_slot, history.delivered_up_to, marks, *counts)
 
 
 def _backlog_pages(backlog: Backlog) -> Iterator[Part | FullPage | FullTraits]:

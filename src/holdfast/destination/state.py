@@ -4,6 +4,7 @@ catalog      queues and topics with their subscriptions, by name; `_DMQ` always
 sessions     whose receivers are attached where
 producers    in which order their batches are placed (rule 6)
 assemblies   what is being put together, and what became of it (rule 10)
+scopes       how far each has published its stages (D3)
 bodies       where the batches that are still needed lie in the channel (rule 9)
 epoch        which primary's commands count (rule 7)
 """
@@ -22,6 +23,7 @@ from holdfast.destination.dead import DeadQueue, Deaths
 from holdfast.destination.effect import BacklogKey, Effect, Finished
 from holdfast.destination.producers import Producers
 from holdfast.destination.queue import Queue
+from holdfast.destination.scopes import Scopes
 from holdfast.destination.sessions import Session
 from holdfast.errors import Detached, NoSuchPosition
 from holdfast.event import position
@@ -40,6 +42,7 @@ class State:
         self.catalog = Catalog(self.bodies)
         self.producers = Producers(self.bodies)
         self.assemblies = Assemblies(self.bodies)
+        self.scopes = Scopes()
         self._sessions: dict[str, Session] = {}
 
     @property

@@ -37,16 +37,17 @@ def subscribe(state: State, entry: int, command: commands.Subscribe, payload: me
             return False
         remove(state, found, "made anew", effects)
         state.forget_unneeded()
-    added = make(state, where, command.name, terms)
+    added = make(state, where, command.name, terms, entry)
     effects.append(BacklogCreated(added.key))
     if terms.owner:
         state.introduce(terms.owner, entry).subscriptions.append(added.key)
     return True
 
 
-def make(state: State, where: Topic | Pattern, name: str, terms: Terms) -> Subscription:
-    """A new subscription in the catalog."""
+def make(state: State, where: Topic | Pattern, name: str, terms: Terms, made_at: int) -> Subscription:
+    """A new subscription in the catalog, made by the entry of this number."""
     added = where.subscribe(name, terms) if isinstance(where, Topic) else PatternSubscription(where, name, state.bodies, terms)
+    added.made_at = made_at
     state.catalog.add_subscription(added)
     return added
 

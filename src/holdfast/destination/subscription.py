@@ -58,6 +58,8 @@ class Subscription(Queue):
         self.topic = topic
         self.terms = terms or Terms()
         self.owner = self.terms.owner
+        self.made_at = 0  # the entry that made it: one that is deleted and made again is another
+        self.confirmed_up_to = 0  # a place: everything before it was confirmed at once (see `extent`)
         self.selector: Selector | None = parse_optional(self.terms.selector)
 
     @property
@@ -91,6 +93,7 @@ class Subscription(Queue):
             "name": self.name,
             "waiting": self.backlog.waiting,
             "receivers": len(self.receivers),
+            **self.account(),
             "is_durable": self.is_durable,
             "is_shared": self.terms.is_shared,
             "no_local": self.terms.no_local,

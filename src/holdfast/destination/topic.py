@@ -12,6 +12,7 @@ Which pattern subscriptions match is found out when a topic is created and when 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from holdfast.destination import matching
@@ -32,12 +33,14 @@ class Topic:
         self.settings = settings
         self.owner = owner
         self._bodies = bodies
+        self.accepted_count = 0  # events ever sent to it, whether somebody subscribed or not
         self.subscriptions: dict[str, Subscription] = {}
         self.patterns: list[PatternSubscription] = []
         self._filled: list[Subscription] = []
         self._is_filtered = False
 
     def place(self, batch: Batch) -> list[Placed]:
+        self.accepted_count += batch.events
         if self._is_filtered:
             return matching.place(batch, self._filled)
         return [subscription.place(batch) for subscription in self._filled]
@@ -75,6 +78,10 @@ class Topic:
         self._filled = [*self.subscriptions.values(), *self.patterns]
         self._is_filtered = any(subscription.is_filtered for subscription in self._filled)
 
+    def selecting(self) -> Iterator[Subscription]:
+        """Those subscriptions it fills that have a selector."""
+        return (each for each in self._filled if each.selector is not None) if self._is_filtered else iter(())
+
     def describe(self) -> dict[str, Any]:
         subscriptions = [subscription.describe() for subscription in self.subscriptions.values()]
         return {
@@ -82,6 +89,7 @@ class Topic:
             "kind": self.kind,
             "waiting": sum(subscription["waiting"] for subscription in subscriptions),
             "receivers": sum(subscription["receivers"] for subscription in subscriptions),
+            "accepted": self.accepted_count,
             "subscriptions": subscriptions,
             **self.settings.describe(),
         }

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from holdfast.destination import command as commands
+from holdfast.destination import extent
 from holdfast.destination.dead import Death
 from holdfast.destination.effect import Finished
 from holdfast.destination.queue import Queue, Taken
 from holdfast.destination.state import Effects, State
+from holdfast.destination.subscription import Subscription
 from holdfast.errors import ProtocolError, Refused
 from holdfast.event.position import Ranges
 
@@ -15,7 +17,10 @@ def confirm(state: State, entry: int, command: commands.Confirm, payload: memory
     """How many events are finished by it."""
     queue = state.catalog.queue(command.destination, command.subscription)
     before = queue.backlog.waiting
+    extent.check_place(queue, command.up_to)
     finished = queue.confirm(command.session, read_ranges(command.ranges), command.delivered_up_to, entry)
+    if isinstance(queue, Subscription):
+        queue.confirmed_up_to = max(queue.confirmed_up_to, command.up_to)
     if finished is not None:
         effects.append(finished)
         state.forget_unneeded_of(finished)
@@ -48,6 +53,7 @@ def dead(state: State, entry: int, command: commands.Dead, payload: memoryview, 
 
 def bury(state: State, queue: Queue, taken: list[Taken], death: Death, effects: Effects) -> None:
     if taken:
+        queue.note_dead(sum(run.last - run.first + 1 for run in taken), death.code)
         effects.append(Finished(queue.key, Ranges.gather((run.first, run.last) for run in taken)))
         effects.extend(state.dead.receive(taken, death))
 

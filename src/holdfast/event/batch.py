@@ -178,14 +178,17 @@ class Batch:
             raise BatchDamaged(
                 f"a batch says {self._bodies_at + bodies_length} bytes and has {len(view)}; it was cut or mixed up"
             )
-        lengths = array("I")
-        lengths.frombytes(view[lengths_at : self._heads_at])
         self._data = view
         self.first_id = int.from_bytes(first_id, "big")
         self.source = _source_in(view[FIXED_LENGTH:lengths_at])
+        self._read_lengths()
+
+    def _read_lengths(self) -> None:
+        lengths = array("I")
+        lengths.frombytes(self._data[self._heads_at - 8 * self.count : self._heads_at])
         self._heads = list(accumulate(lengths[: self.count], initial=self._heads_at))
         self._bodies = list(accumulate(lengths[self.count :], initial=self._bodies_at))
-        if self._heads[-1] != self._bodies_at or self._bodies[-1] != len(view):
+        if self._heads[-1] != self._bodies_at or self._bodies[-1] != len(self._data):
             raise BatchDamaged("the lengths inside a batch do not add up; it was damaged on the way")
 
     def check(self) -> None:
@@ -213,6 +216,22 @@ class Batch:
     def heads(self) -> memoryview:
         """All heads, one behind the other."""
         return self._data[self._heads_at : self._bodies_at]
+
+    @property
+    def bodies(self) -> memoryview:
+        """All bodies, one behind the other."""
+        return self._data[self._bodies_at :]
+
+    @property
+    def head_lengths(self) -> memoryview:
+        """How long each head is, u32 each."""
+        lengths_at = self._heads_at - 8 * self.count
+        return self._data[lengths_at : lengths_at + 4 * self.count]
+
+    @property
+    def body_lengths(self) -> memoryview:
+        """How long each body is, u32 each."""
+        return self._data[self._heads_at - 4 * self.count : self._heads_at]
 
     def head(self, index: int) -> memoryview:
         return self._data[self._heads[index] : self._heads[index + 1]]
@@ -243,3 +262,19 @@ class Batch:
             )
         )
         return _sealed(bytes(fixed), rest)
+
+
+class UnreadBatch(Batch):
+    """A batch whose lengths are read only when one of its events is looked at: most of the cost, for who takes it as a whole."""
+
+    __slots__ = ()
+
+    def _read_lengths(self) -> None:
+        """Not yet."""
+
+    def __getattr__(self, name: str) -> list[int]:
+        if name not in ("_heads", "_bodies"):
+            raise AttributeError(name)
+        super()._read_lengths()
+        found: list[int] = object.__getattribute__(self, name)
+        return found

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 from holdfast.errors import BadSetting
 
-_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32: sorts like the number, no I L O U
-_VALUE = {letter: number for number, letter in enumerate(_ALPHABET)}
+ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32: sorts like the number, no I L O U
+_VALUE = {letter: number for number, letter in enumerate(ALPHABET)}
 
 SITE_MAX = (1 << 16) - 1
 NODE_MAX = (1 << 32) - 1
@@ -38,7 +38,7 @@ def to_text(identifier: int) -> str:
     """26 letters that sort as the identifiers do."""
     letters = [""] * TEXT_LENGTH
     for place in range(TEXT_LENGTH - 1, -1, -1):
-        letters[place] = _ALPHABET[identifier & 31]
+        letters[place] = ALPHABET[identifier & 31]
         identifier >>= 5
     return "".join(letters)
 
@@ -55,6 +55,11 @@ def from_text(text: str) -> int:
     if identifier >> 128:
         raise ValueError(f"too large for an identifier: {text!r}")
     return identifier
+
+
+def is_text(text: str) -> bool:
+    """Whether `from_text` would take it."""
+    return len(text) == TEXT_LENGTH and text[0] < "8" and all(letter in _VALUE for letter in text)
 
 
 @dataclass(frozen=True)

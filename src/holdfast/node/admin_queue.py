@@ -182,10 +182,10 @@ class AdminQueue:
         made = batch.encode(
             [encode_head(head)], [msgspec.json.encode(told)], source=self._manager.name, first_id=self._identity.take()
         )
-        sent = command.encode(command.BatchCommand(asked.reply_to, "", 0), made)
         while True:
             try:
-                await self._channel.append(sent, Purpose.EVENTS)
+                sent = command.BatchCommand(asked.reply_to, "", 0, self._clock.now_us())
+                await self._channel.append(command.encode(sent, made), Purpose.EVENTS)
                 return
             except (Unavailable, OutcomeUnknown) as problem:
                 log.error("an answer waits: %s", problem)

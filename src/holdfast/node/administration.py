@@ -12,13 +12,18 @@ if TYPE_CHECKING:
     from holdfast.node.message_manager import MessageManager
 
 
+ACCOUNT = frozenset(("accepted", "confirmed", "dead", "expired"))
+
+
 def answer(manager: MessageManager, action: str, arguments: dict[str, Any]) -> Any:
     """A value that msgpack can hold; HoldfastError when there is nothing to say."""
     return QUESTIONS[action](manager, arguments)
 
 
 def _list(manager: MessageManager, arguments: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{**described, **_now(manager, described["name"])} for described in manager.directory.list()]
+    """Of each destination, all but its account, which `describe` gives: of thousands, it would not fit one frame."""
+    found = ({**described, **_now(manager, described["name"])} for described in manager.directory.list())
+    return [{name: value for name, value in each.items() if name not in ACCOUNT} for each in found]
 
 
 def _describe(manager: MessageManager, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -72,6 +77,8 @@ def status(manager: MessageManager, arguments: dict[str, Any] | None = None) -> 
         "first": channel.first,
         "destinations": len(manager.directory.list()),
         "sessions": len(list(manager.directory.sessions())),
+        "stages": manager.directory.assemblies.staged.stages,
+        "staged_bytes": manager.directory.assemblies.staged.bytes,
         "events_delivered": manager.deliverer.events_delivered,
         "blocked": manager.flow.blocked(),
         "is_short": pressure.is_short,

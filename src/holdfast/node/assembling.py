@@ -18,9 +18,10 @@ from holdfast.channel.channel import Purpose, Receipt, Told
 from holdfast.destination import command
 from holdfast.errors import Blocked, Closed, Detached, HoldfastError, ProtocolError, TooLarge
 from holdfast.event import batch
+from holdfast.node import staging
 from holdfast.node.permission import check_access
 from holdfast.node.sending import check_send
-from holdfast.session.session import Session, owner_of
+from holdfast.session.session import Session, owner_of, stages_of
 from holdfast.wire import frame
 from holdfast.wire.link import Link
 
@@ -37,12 +38,17 @@ def take_part(manager: ClientManager, session: Session, message: frame.Part, bod
     made, payload = command.decode(body)
     if not isinstance(made, command.Part):
         raise ProtocolError(f"a Part frame carries a {type(made).__name__} command instead of a part")
-    if made.session != session.id or not 1 <= len(made.assembly) <= NAME_LENGTH_MAX or made.number < 1:
+    is_staged = made.session == stages_of(session.id)
+    is_own = is_staged or (made.session == session.id and 1 <= len(made.assembly) <= NAME_LENGTH_MAX)
+    if not is_own or made.number < 1:
         raise ProtocolError("a part belongs to an assembly of its own session and is numbered from 1; its client is broken")
     try:
         if session.is_closing:
             raise Detached("the session is being closed; nothing more is sent in it")
-        _check_limits(manager, made, len(payload))
+        if is_staged:
+            staging.check_part(manager, made, message.is_again, len(payload))
+        else:
+            _check_limits(manager, made, len(payload))
         if made.destination:
             batch.verify(payload)
         else:
@@ -52,8 +58,12 @@ def take_part(manager: ClientManager, session: Session, message: frame.Part, bod
     except HoldfastError as problem:
         told(problem)
         return
-    _introduce(manager, session)
-    manager.channel.submit(body, Purpose.EVENTS if made.destination else Purpose.FRAGMENTS, told)
+    if not is_staged:
+        _introduce(manager, session)
+    if made.destination:
+        manager.channel.submit(command.accepted(made, payload, manager.clock.now_us()), Purpose.EVENTS, told)
+    else:  # a fragment is no event
+        manager.channel.submit(body, Purpose.FRAGMENTS, told)
 
 
 def _introduce(manager: ClientManager, session: Session) -> None:

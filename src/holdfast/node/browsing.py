@@ -14,21 +14,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from holdfast.bus.message import BrowseAsked, BrowsedPage, DeliveredSlice
-from holdfast.channel.channel import Buffer, Channel
+from holdfast.channel.channel import Buffer
 from holdfast.destination.backlog import Backlog
-from holdfast.destination.bodies import destination_in
+from holdfast.destination.bodies import body_in
 from holdfast.destination.directory import Directory
 from holdfast.destination.name import DEAD, is_pattern
 from holdfast.errors import BatchDamaged, NoSuchPosition
 from holdfast.event import position
 from holdfast.event.batch import Batch
-from holdfast.event.position import INDEX_BITS, INDEX_MASK
 from holdfast.event.selector import Selector, parse_optional
 from holdfast.node.dead_letters import EVENTS_A_PAGE, with_deaths
 from holdfast.node.heads import Heads
+from holdfast.node.reading import SLICE_BYTES, Fetching, Run, clipped, read_page, runs_from
 
 # Bytes of batches in one page; a batch is at most 1 MiB, so that a page of one slice always fits its frame.
 PAGE_BYTES = 256 << 10
@@ -40,21 +39,8 @@ RUNS_MAX = 2_000
 EVENTS_A_TURN = 1_000
 
 
-class _Run(NamedTuple):
-    """Events of one batch that wait: at a place, from a position on."""
-
-    place: int
-    first: int
-    events: int
-
-    @property
-    def indexes(self) -> range:
-        start = position.index_of(self.first)
-        return range(start, start + self.events)
-
-
 class Browsing:
-    def __init__(self, directory: Directory, channel: Channel) -> None:
+    def __init__(self, directory: Directory, channel: Fetching) -> None:
         self._directory = directory
         self._channel = channel
         self._heads = Heads(directory, channel)
@@ -65,20 +51,26 @@ class Browsing:
         selector = parse_optional(asked.selector)
         queue = self._directory.catalog.queue(asked.destination, asked.subscription)
         async with self._room:
+            if asked.bytes_max and selector is None and asked.destination != DEAD:
+                return await read_page(self._directory, self._channel, queue.backlog, asked)
             events_max = min(asked.events_max, EVENTS_A_PAGE) if asked.destination == DEAD else asked.events_max
             page = _Page(asked._replace(events_max=events_max), selector)
             for _ in range(RUNS_MAX // RUNS_AT_ONCE):
-                runs = list(_runs(queue.backlog, page.cursor))
+                runs = list(runs_from(queue.backlog, page.cursor, asked.end, RUNS_AT_ONCE, EVENTS_A_TURN))
                 if not runs:
                     page.is_end = True
                     break
-                await self._look(page, queue.backlog, runs)
+                wanted = clipped(runs, asked.within)
+                if not wanted:
+                    page.pass_over(runs[-1])
+                    continue
+                await self._look(page, queue.backlog, wanted)
                 if page.is_full:
                     break
             slices = with_deaths(self._directory, asked.destination, page.slices)
             return BrowsedPage(slices, page.cursor, page.is_end)
 
-    async def _look(self, page: _Page, backlog: Backlog, runs: list[_Run]) -> None:
+    async def _look(self, page: _Page, backlog: Backlog, runs: list[Run]) -> None:
         """Look at these runs, or at as many of them as are fetched at once."""
         try:
             if page.selector is None:
@@ -93,7 +85,7 @@ class Browsing:
                 raise
             # Finished, or carried elsewhere, meanwhile: the runs are not what they were.
 
-    async def _matching(self, selector: Selector, runs: list[_Run]) -> tuple[_Run, list[_Run]]:
+    async def _matching(self, selector: Selector, runs: list[Run]) -> tuple[Run, list[Run]]:
         """The last run whose heads were looked at, and those of which something matches. No body is read for this."""
         heads = await self._heads.read(list(dict.fromkeys(position.entry_of(run.first) for run in runs)))
         known = [run for run in runs if position.entry_of(run.first) in heads]
@@ -108,7 +100,7 @@ class Browsing:
                 wanted.append(run)
         return known[-1], wanted
 
-    async def _take_all(self, page: _Page, backlog: Backlog, runs: list[_Run]) -> bool:
+    async def _take_all(self, page: _Page, backlog: Backlog, runs: list[Run]) -> bool:
         """Take these runs, or as many of them as are fetched at once; whether all of them were taken."""
         entries = [position.entry_of(run.first) for run in runs]
         commands = await self._channel.fetch([self._directory.locate(entry) for entry in entries], PAGE_BYTES)
@@ -118,13 +110,14 @@ class Browsing:
                 return False
         return len(commands) == len(runs)
 
-    def _take(self, page: _Page, backlog: Backlog, run: _Run, entry: int, found: Buffer) -> None:
+    def _take(self, page: _Page, backlog: Backlog, run: Run, entry: int, found: Buffer) -> None:
         try:
-            batch = Batch(self._directory.batch_in(found, entry))
-            destination = (
-                destination_in(found, entry) if page.asked.destination == DEAD or is_pattern(page.asked.destination) else ""
-            )
-            page.take(batch, run, backlog, destination)
+            body = body_in(found, entry)
+            if not page.asked.within.has_time(body.accepted_us):
+                page.pass_over(run)
+                return
+            destination = body.destination if page.asked.destination == DEAD or is_pattern(page.asked.destination) else ""
+            page.take(Batch(body.batch), run, backlog, destination, body.accepted_us)
         except (BatchDamaged, IndexError):  # whoever receives it buries it
             page.pass_over(run)
 
@@ -140,12 +133,14 @@ class _Page:
         self.selector = selector
         self._left = asked.events_max
         self._bytes = 0
+        self._bytes_max = asked.bytes_max or PAGE_BYTES
+        self._slice_bytes = SLICE_BYTES if asked.bytes_max else 0
 
     @property
     def is_full(self) -> bool:
-        return self._left <= 0 or self._bytes >= PAGE_BYTES
+        return self._left <= 0 or self._bytes >= self._bytes_max
 
-    def take(self, batch: Batch, run: _Run, backlog: Backlog, destination: str) -> None:
+    def take(self, batch: Batch, run: Run, backlog: Backlog, destination: str, accepted_us: int) -> None:
         """Those events of a run that match, until the page is full."""
         matching = list(run.indexes) if self.selector is None else self.selector.select(batch, run.indexes)
         base = run.first - run.indexes[0]
@@ -155,32 +150,20 @@ class _Page:
                     return
                 events = last - first + 1
                 data = batch.slice(first - base, events)
-                if self._bytes and self._bytes + len(data) > PAGE_BYTES:
-                    self._bytes = PAGE_BYTES
+                size = len(data) + self._slice_bytes + len(destination)
+                if self._bytes and self._bytes + size > self._bytes_max:
+                    self._bytes = self._bytes_max
                     return
-                self.slices.append(DeliveredSlice(first, events, deliveries, False, data, destination))
+                self.slices.append(DeliveredSlice(first, events, deliveries, False, data, destination, (), accepted_us))
                 self._left -= events
-                self._bytes += len(data)
+                self._bytes += size
                 self.cursor = run.place + (last - run.first) + 1
             if self.is_full:
                 return
         self.pass_over(run)
 
-    def pass_over(self, run: _Run) -> None:
+    def pass_over(self, run: Run) -> None:
         self.cursor = run.place + run.events
-
-
-def _runs(backlog: Backlog, cursor: int) -> Iterator[_Run]:
-    """The next runs that wait, from a place on; a long one in pieces."""
-    slot, index = cursor >> INDEX_BITS, cursor & INDEX_MASK
-    for _ in range(RUNS_AT_ONCE):
-        run = backlog.next_run(slot, index)
-        if run is None:
-            return
-        slot, first, events = run
-        index = position.index_of(first)
-        yield _Run(slot << INDEX_BITS | index, first, min(events, EVENTS_A_TURN))
-        index += min(events, EVENTS_A_TURN)
 
 
 def _spans(indexes: list[int]) -> Iterator[tuple[int, int]]:

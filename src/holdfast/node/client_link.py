@@ -21,7 +21,7 @@ from holdfast.event import batch
 from holdfast.node.assembling import FragmentReader, take_part
 from holdfast.node.dead_letters import DEATHS_BYTES
 from holdfast.node.login import Attempt, Outcome
-from holdfast.node.looking import browse
+from holdfast.node.looking import PagesInTurn, browse, check_browse
 from holdfast.node.permission import check_access
 from holdfast.node.request import Request, check_number
 from holdfast.node.sending import check_send
@@ -59,6 +59,7 @@ class ClientLink:
         self._draining: asyncio.Task[None] | None = None
         self._is_over = False
         self._fragments = FragmentReader(manager, link)
+        self._pages = PagesInTurn(link)
         self._timer: asyncio.TimerHandle | None = None
         link.received = self._received
         link.lost = self._lost
@@ -155,7 +156,7 @@ class ClientLink:
         if len(self._sessions) >= SESSIONS_MAX:
             self.end(ProtocolError(f"a link carries at most {SESSIONS_MAX} sessions; close some, or use another link"))
             return
-        session, first_id, is_resumed = self._manager.open_session(message.name, message.resume, self)
+        session, first_id, is_resumed = self._manager.open_session(message.name, message.resume, self, message.is_resumable)
         self._sessions[number] = session
         self._numbers[session.id] = number
         self._say(number, frame.SessionOpened(message.token, session.id, first_id.to_bytes(16, "big"), is_resumed))
@@ -182,7 +183,7 @@ class ClientLink:
             session.receipted()
             self._say(number, frame.Failed.of(message.token, problem))
             return
-        self._manager.turns.submit(session.id, body, partial(self._receipted, number, session, message.token))
+        self._manager.turns.submit(session.id, made, payload, partial(self._receipted, number, session, message.token))
 
     def _receipted(self, number: int, session: Session, token: int, outcome: Receipt | HoldfastError) -> None:
         if self._is_over or self._sessions.get(number) is not session:
@@ -235,12 +236,9 @@ class ClientLink:
                 session.answered()
                 self._say(number, told, body)
 
-        try:
-            browse(self._manager, session, message, reply)
-        except ProtocolError:
-            raise
-        except HoldfastError as problem:
-            reply(frame.Failed.of(message.token, problem))
+        check_browse(message)
+        look = partial(browse, self._manager, session, message)
+        self._pages.ask(look, reply) if message.bytes else look(reply)
 
     def _ask(self, number: int, session: Session, message: Any) -> None:
         """A frame with a token: answered exactly once."""
@@ -322,12 +320,7 @@ class ClientLink:
 
     def _deliver(self, number: int, message: Delivered, begin: int, end: int) -> None:
         chosen = message.slices[begin:end]
-        slices = [
-            frame.Slice(
-                each.first, each.events, each.deliveries, each.is_adjoining, len(each.batch), each.destination, each.deaths
-            )
-            for each in chosen
-        ]
+        slices = [frame.Slice(*each[:4], len(each.batch), *each[5:]) for each in chosen]
         body = chosen[0].batch if len(chosen) == 1 else b"".join(each.batch for each in chosen)
         self._say_now(number, frame.Deliver(message.receiver, slices), body)  # a handout is all there is for now
 
@@ -375,6 +368,7 @@ class ClientLink:
     def _lost(self, problem: Exception | None) -> None:
         self._is_over = True
         self._fragments.stop()
+        self._pages.stop()
         if self._attempt is not None:
             self._attempt.is_void = True
         if self._timer is not None:

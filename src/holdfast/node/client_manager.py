@@ -31,7 +31,7 @@ from holdfast.node.message_manager import MessageManager, subject_of
 from holdfast.node.sending import Sending
 from holdfast.node.settings import NodeSettings
 from holdfast.node.turns import Turns
-from holdfast.session.session import ReceiverPlace, Session, owned, owner_of
+from holdfast.session.session import ReceiverPlace, Session, is_passing, owned, owner_of, passing
 from holdfast.wire.link import Link
 
 log = logging.getLogger("holdfast.client_manager")
@@ -87,14 +87,16 @@ class ClientManager:
     def open_links(self) -> int:
         return len(self._open)
 
-    def open_session(self, name: str, resume: str, link: ClientLink) -> tuple[Session, int, bool]:
+    def open_session(self, name: str, resume: str, link: ClientLink, is_resumable: bool = True) -> tuple[Session, int, bool]:
         """A new session, or the one to be resumed if it is still known: (session, first id for its events, is resumed).
 
         The session of another user is not known: to have learned its id does not help.
         """
-        known = (self.sessions.get(resume) or self._remembered(resume, name)) if owner_of(resume) == link.user_name else None
+        may_resume = owner_of(resume) == link.user_name and not is_passing(resume)
+        known = (self.sessions.get(resume) or self._remembered(resume, name)) if may_resume else None
         first_id = self._identity.take_start()
-        session = known or Session(owned(identifier.to_text(first_id), link.user_name), name, self.settings.window)
+        id = identifier.to_text(first_id) if is_resumable else passing(identifier.to_text(first_id))
+        session = known or Session(owned(id, link.user_name), name, self.settings.window)
         session.rights = link.rights
         session.client = link.client
         former = self.links.get(session.id)
@@ -135,6 +137,9 @@ class ClientManager:
                 session.went_away(self.clock.now_ms())
                 self.turns.drop(session.id)
                 self.tell_messages(LinkDown(session.id))
+                if is_passing(session.id):
+                    self.forget_session(session)
+                    self._give_up(session.id)
 
     def forget_session(self, session: Session) -> None:
         self.sessions.pop(session.id, None)
@@ -156,6 +161,12 @@ class ClientManager:
         """Sessions of a former life that did not resume are given up on."""
         for session in self.messages.directory.sessions():
             if session not in self.sessions and session not in self._given_up and not session.startswith("_"):
+                self._give_up(session)
+
+    def give_up_passing(self) -> None:
+        """Sessions of a former life that end with their links ended with it."""
+        for session in self.messages.directory.sessions():
+            if is_passing(session) and session not in self.sessions:
                 self._give_up(session)
 
     def _give_up(self, session: str) -> None:
@@ -199,11 +210,11 @@ class ClientManager:
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
         return future
 
-    def submit(self, made: command.Command, token: int) -> None:
+    def submit(self, made: command.Command, token: int, payload: bytes = b"") -> None:
         """Append a command that is answered when it is applied; if it cannot be appended, it is answered now."""
         self.messages.hurry()
         try:
-            future = self.channel.append(command.encode(made), Purpose.UPKEEP)
+            future = self.channel.append(command.encode(made, payload), Purpose.UPKEEP)
         except HoldfastError as problem:
             self._appended(token, problem)
             return

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.channel.channel import Buffer, Channel
+from holdfast.channel.channel import Buffer
 from holdfast.destination.directory import Directory
 from holdfast.errors import BatchDamaged, NoSuchPosition, UnknownVersion
 from holdfast.event.batch import FIXED_LENGTH, Batch, count_of, without_bodies
+from holdfast.node.reading import Fetching
 
 # What is read of a command at first: enough for the heads of some twenty events.
 FRONT_BYTES = 4 << 10
@@ -51,7 +52,7 @@ def expiry_in(batch: Batch, index: int) -> int:
 
 
 class Heads:
-    def __init__(self, directory: Directory, channel: Channel) -> None:
+    def __init__(self, directory: Directory, channel: Fetching) -> None:
         self._directory = directory
         self._channel = channel
 

@@ -114,7 +114,8 @@ class LogTopic(logging.Handler):
         try:
             first_id = self._ids.take(len(taken))
             made = batch.encode([head for head, _ in taken], [body for _, body in taken], source=self._node, first_id=first_id)
-            await self._channel.append(command.encode(command.BatchCommand(LOG, "", 0), made), Purpose.EVENTS)
+            sent = command.BatchCommand(LOG, "", 0, time.time_ns() // 1000)
+            await self._channel.append(command.encode(sent, made), Purpose.EVENTS)
         except HoldfastError:
             self.dropped += len(taken)
 

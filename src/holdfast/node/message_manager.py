@@ -43,6 +43,8 @@ from holdfast.node.clock import Clock
 from holdfast.node.deliverer import Deliverer
 from holdfast.node.flow import Flow
 from holdfast.node.patience import Patience
+from holdfast.node.readers import QUESTIONS as READERS_QUESTIONS
+from holdfast.node.readers import Readers
 from holdfast.node.settings import NodeSettings
 from holdfast.node.start_order import StartOrder
 from holdfast.node.upkeep import Upkeep
@@ -80,6 +82,7 @@ class MessageManager:
         self._upkeep: Upkeep | None = None
         self._patience: Patience | None = None
         self._browsing: Browsing | None = None
+        self._readers: Readers | None = None
         self._browsers: set[asyncio.Task[None]] = set()
         self._flow = Flow(self.directory, bus)
         self._tail = 0
@@ -113,6 +116,7 @@ class MessageManager:
         self._upkeep = Upkeep(self.directory, self.channel, self._clock, self._settings, self.until_applied)
         self._patience = Patience(self.directory, self.channel, self._clock, self._settings)
         self._browsing = Browsing(self.directory, self.channel)
+        self._readers = Readers(self.directory, self.channel, self._bus, self._clock)
         self._stop_listening = self._bus.listen(subject_of(self.name), self._hear)
         self._following = asyncio.create_task(self._follow(before_claim), name=f"{self.name} follows its channel")
 
@@ -138,6 +142,8 @@ class MessageManager:
         for browser in self._browsers:
             browser.cancel()
         await asyncio.gather(*self._browsers, return_exceptions=True)
+        if self._readers is not None:
+            await self._readers.stop()
         if self._deliverer is not None:
             await self._deliverer.stop()
         if self._patience is not None:
@@ -285,8 +291,9 @@ class MessageManager:
             each()
 
     def _wake(self) -> None:
-        assert self._deliverer is not None and self._upkeep is not None and self._patience is not None
-        self._deliverer.wake()
+        assert self._upkeep is not None and self._patience is not None and self._readers is not None
+        self.deliverer.wake()
+        self._readers.look()
         self._upkeep.look()
         self._patience.look()
         self._flow.look()
@@ -347,7 +354,11 @@ class MessageManager:
             self._when_caught_up(partial(self._browse, message))
 
     def _answer(self, question: Question) -> None:
+        assert self._readers is not None
         try:
+            if question.action in READERS_QUESTIONS:
+                self._readers.begin(question)
+                return
             value = administration.answer(self, question.action, question.arguments)
             self._bus.publish(question.client_manager, Reply(question.token, value, None))
         except HoldfastError as problem:

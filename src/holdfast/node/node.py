@@ -66,6 +66,7 @@ class Node:
         """Begin to accept and to replay; `messages.wait_until_primary` tells when deliveries begin."""
         await self.messages.start(before_claim)
         self.messages.when_primary(self._wait_for_former_sessions)
+        self.messages.when_primary(self.clients.give_up_passing)
         self.messages.when_primary(self._look_at_log_topic)
         self.messages.when_primary(self._administration.begin)
 

@@ -4,6 +4,9 @@ The parts of an open transaction, or of a large event on its way, lie where they
 10). One in which nothing has come for `assembly_idle_ms`, or for SHORT_MS while space is short, is abandoned by the primary: its
 session hears TransactionAborted when it commits. Time is told here, never in a machine (rule 13): what is written is an `Abandon`
 with the primary's epoch.
+
+A stage has no session that could end with it, and whoever published it may need a while to come back: it has `stage_idle_ms`, and
+even while space is short STAGE_SHORT_MS. After a restart the time begins anew.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import logging
 
 from holdfast.channel.channel import Channel, Purpose
 from holdfast.destination import command
+from holdfast.destination.assembly import is_stage
 from holdfast.destination.directory import Directory
 from holdfast.errors import HoldfastError
 from holdfast.node.clock import Clock
@@ -23,6 +27,8 @@ log = logging.getLogger("holdfast.patience")
 LOOK_MS = 1_000
 # While producers are held back for want of space, nobody keeps space for longer than this without using it.
 SHORT_MS = 10_000
+# Long enough for a program that was killed to be started again, and to publish what it has staged.
+STAGE_SHORT_MS = 60_000
 
 Name = tuple[str, str]  # session, assembly
 
@@ -33,6 +39,7 @@ class Patience:
         self._channel = channel
         self._clock = clock
         self._idle_ms = settings.assembly_idle_ms
+        self._stage_idle_ms = settings.stage_idle_ms
         self._epoch = 0
         self._seen: dict[Name, tuple[int, int]] = {}  # how many parts there were when, in ms
         self._timer: asyncio.TimerHandle | None = None
@@ -49,19 +56,24 @@ class Patience:
     def _look_now(self) -> None:
         self._timer = None
         now = self._clock.now_ms()
-        allowed_ms = min(self._idle_ms, SHORT_MS) if self._channel.pressure.is_short else self._idle_ms
         seen, self._seen = self._seen, {}
         for assembly in self._directory.assemblies:
             name = (assembly.session, assembly.name)
             known = seen.get(name, (0, now))
             self._seen[name] = known if known[0] == assembly.count else (assembly.count, now)
+            allowed_ms = self._allowed_ms(assembly.session)
             if now - self._seen[name][1] >= allowed_ms:
                 self._abandon(name, allowed_ms)
         self.look()
 
+    def _allowed_ms(self, session: str) -> int:
+        idle_ms, short_ms = (self._stage_idle_ms, STAGE_SHORT_MS) if is_stage(session) else (self._idle_ms, SHORT_MS)
+        return min(idle_ms, short_ms) if self._channel.pressure.is_short else idle_ms
+
     def _abandon(self, name: Name, idle_ms: int) -> None:
         """Where there is no room for it, it is tried again a second later."""
-        log.warning("assembly %s of session %s is abandoned: nothing came for %d s", name[1], name[0], idle_ms // 1000)
+        what = "stage %s of user %s" if is_stage(name[0]) else "assembly %s of session %s"
+        log.warning(what + " is abandoned: nothing came for %d s", name[1], name[0].lstrip("/") or "-", idle_ms // 1000)
         try:
             done = self._channel.append(command.encode(command.Abandon(*name, self._epoch)), Purpose.UPKEEP)
         except HoldfastError as problem:

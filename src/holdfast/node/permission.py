@@ -7,7 +7,9 @@
     Send, Part          send              Manage  create, delete, subscribe …   manage
     Attach              receive                   describe, subscriptions       any action on that destination
     Browse              browse                    list                          shows what the user may do anything to
-                                                  status                        whoever has logged in
+                                                  extent, more                  browse
+                                                  confirm_up_to                 receive
+                                                  status, drop_stages           whoever has logged in
 
 Where there are no users (embedded mode, a server without a users file) a session has no rights to ask, and everything is allowed.
 """
@@ -33,6 +35,8 @@ TEMPORARY = "_temporary."
 ADMINISTRATION = "_ADMIN"
 # Denials of one session that are written to the log.
 DENIALS_LOGGED_MAX = 100
+# What actions on destinations need, if not to manage them.
+_MANAGED: dict[str, Action] = {"subscriptions": "browse", "extent": "browse", "more": "browse", "confirm_up_to": "receive"}
 
 
 def check_access(session: Session, action: Action, destination: str) -> None:
@@ -72,7 +76,7 @@ def check_request(session: Session, message: frame.Message) -> None:
 
 def _check_manage(session: Session, message: frame.Manage) -> None:
     assert session.rights is not None
-    if message.action in ("list", "status", "temporary"):
+    if message.action in ("list", "status", "temporary", "drop_stages"):
         return
     if message.action == "dead_cursor":
         check_access(session, "browse", DEAD)
@@ -82,10 +86,11 @@ def _check_manage(session: Session, message: frame.Manage) -> None:
     if destination.startswith(TEMPORARY) and message.action == "delete":  # its own client may, and nobody else
         return
     match = message.arguments.get("match", "name")
+    action = _MANAGED.get(message.action, "manage")
     if match in ("glob", "regex"):
-        check_pattern(session, "browse" if message.action == "subscriptions" else "manage", pattern_of(destination, match))
+        check_pattern(session, action, pattern_of(destination, match))
     elif message.action not in ("describe", "subscriptions"):
-        check_access(session, "manage", destination)
+        check_access(session, action, destination)
     elif not session.rights.may_see(destination):
         raise _denied(session, "browse", destination)
 

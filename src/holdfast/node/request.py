@@ -1,6 +1,6 @@
 """What a client asks for with a token, and the command or question each request becomes.
 
-    OpenProducer, ForgetProducer, Attach, Settle, DetachReceiver, CloseSession, Manage, Commit, Abandon
+    OpenProducer, ForgetProducer, Attach, Settle, DetachReceiver, CloseSession, Manage, Commit, Abandon, Publish
 
 Each is answered exactly once: when the command it became is applied, or at once with the refusal. Nothing here changes state;
 commands do.
@@ -16,10 +16,13 @@ from holdfast.channel.channel import Receipt
 from holdfast.destination import command, name
 from holdfast.errors import AccessDenied, BadSetting, HoldfastError, ProtocolError
 from holdfast.event.position import Ranges
+from holdfast.node import staging
 from holdfast.node.actions import COMMANDS, Maker, no_such_action
 from holdfast.node.administration import QUESTIONS
 from holdfast.node.attachment import Attachment
+from holdfast.node.confirming import ConfirmingUpTo
 from holdfast.node.permission import check_request, visible
+from holdfast.node.readers import ASKED_BY_CLIENTS
 from holdfast.session.session import ReceiverPlace, Session, owner_of
 from holdfast.wire import frame
 
@@ -64,9 +67,9 @@ class Request:
             self._manager.append(command.Detach(self._session.id, message.receiver, self._manager.now_ms(), 0))
             self._drop_own_subscription(place)
 
-    def _submit(self, make: Maker, answered: Callable[[Any], None] | None = None) -> None:
+    def _submit(self, make: Maker, answered: Callable[[Any], None] | None = None, payload: bytes = b"") -> None:
         token = self._manager.next_token(answered or self._answered, self._failed)
-        self._manager.submit(make(self._manager.subject, token), token)
+        self._manager.submit(make(self._manager.subject, token), token, payload)
 
     def _open_producer(self, message: frame.OpenProducer) -> None:
         session = self._session
@@ -159,6 +162,10 @@ class Request:
         session = self._session
         self._submit(lambda origin, token: command.Abandon(session.id, message.assembly, 0, origin, token))
 
+    def _publish(self, message: frame.Publish) -> None:
+        make, payload = staging.publish(self._session, message)
+        self._submit(make, payload=payload)
+
     def _close_session(self, message: frame.CloseSession) -> None:
         session, now = self._session, self._manager.now_ms()
         session.is_closing = True
@@ -170,12 +177,19 @@ class Request:
         self._submit(lambda origin, token: command.Detach(session.id, 0, now, 0, origin, token), gone)
 
     def _manage(self, message: frame.Manage) -> None:
-        if message.action in QUESTIONS:
+        if message.action == "confirm_up_to":
+            ConfirmingUpTo(self._manager, self._session, self._answered, self._failed).begin(message.arguments)
+            return
+        if message.action in (*QUESTIONS, *ASKED_BY_CLIENTS):
             answered = self._answered_visible if message.action == "list" else self._answered
             self._manager.ask(message.action, message.arguments, self._manager.next_token(answered, self._failed))
             return
         if message.action == "temporary":
             self._create_temporary(message.arguments)
+            return
+        if message.action == "drop_stages":
+            make, payload = staging.drop(self._session, message.arguments)
+            self._submit(make, payload=payload)
             return
         if message.action == "delete":
             self._check_own(message.arguments.get("name"))
@@ -232,4 +246,5 @@ _ANSWERS: dict[type[frame.Message], Any] = {
     frame.Manage: Request._manage,
     frame.Commit: Request._commit,
     frame.Abandon: Request._abandon,
+    frame.Publish: Request._publish,
 }

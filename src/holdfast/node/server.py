@@ -17,7 +17,7 @@ import ssl
 from collections.abc import Callable
 from pathlib import Path
 
-from holdfast.channel.channel import Purpose
+from holdfast.channel.channel import Buffer, Purpose
 from holdfast.destination import command
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.node.boot import BootContents
@@ -133,7 +133,7 @@ class Server:
             pending = []
             for sequence, destination, kind, recorded in contents.commands():
                 channel.append(command.encode(command.Create(destination, kind, is_implicit=True)), Purpose.UPKEEP)
-                pending.append(channel.append(recorded, Purpose.EVENTS))
+                pending.append(channel.append(_accepted(recorded, self.node.clients.clock.now_us()), Purpose.EVENTS))
                 last = sequence
             await asyncio.gather(*pending)
             if last:
@@ -141,6 +141,12 @@ class Server:
                 log.info("took %d events from the boot recorder", len(pending))
         finally:
             contents.close()
+
+
+def _accepted(recorded: Buffer, at_us: int) -> bytes:
+    made, payload = command.decode(recorded)
+    assert isinstance(made, command.BatchCommand)
+    return command.accepted(made, payload, at_us)
 
 
 def _raise_file_limit() -> None:

@@ -67,6 +67,8 @@ class NodeSettings:
     large_bytes_max: int = 0
     # A transaction, or a large event on its way, in which nothing comes for so long is given up: it keeps space from others.
     assembly_idle_ms: int = 300_000
+    # A stage belongs to no session: only time tells that nobody will publish it.
+    stage_idle_ms: int = 3_600_000
     # Commands applied before a new snapshot is worth its writing, so that replay after a crash stays short.
     snapshot_bytes: int = 32 << 20
 
@@ -90,6 +92,7 @@ class NodeSettings:
             "link_bytes_max",
             "snapshot_bytes",
             "assembly_idle_ms",
+            "stage_idle_ms",
         )
         for setting in positive:
             if getattr(self, setting) <= 0:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from holdfast.bus.message import DeliveredSlice
 from holdfast.channel.channel import Buffer, Channel
 from holdfast.destination import effect
-from holdfast.destination.bodies import destination_in
+from holdfast.destination.bodies import Body, body_in
 from holdfast.destination.delivery import HandoutSlice
 from holdfast.destination.directory import Directory
 from holdfast.destination.name import DEAD, is_pattern
@@ -63,10 +63,7 @@ class Slicing:
         if commands is None or len(commands) < len(slices):
             return None
         try:
-            ready = [
-                DeliveredSlice(*each, self._bytes_of(each, entry, found), self._sent_to(key, entry, found))
-                for each, entry, found in zip(slices, entries, commands, strict=True)
-            ]
+            ready = [_delivered(key, each, body) for each, body in zip(slices, map(body_in, commands, entries), strict=True)]
             return ready if key[0] != DEAD else with_deaths(self._directory, DEAD, ready)
         except (HoldfastError, IndexError):
             return None  # whoever fetches it deals with it
@@ -90,19 +87,18 @@ class Slicing:
         cut = _Cut(is_whole, self._clock.now_ms())
         for each, entry, found in zip(wanted, entries, commands, strict=False):
             try:
-                cut.add(each, self._bytes_of(each, entry, found), self._sent_to(key, entry, found))
+                cut.add(_delivered(key, each, body_in(found, entry)))
             except (BatchDamaged, IndexError) as problem:
-                cut.leave_out([(0, each.events - 1)], each, f"the batch cannot be read: {problem}", "unreadable")
+                cut.leave_out([(0, each.events - 1)], each.first, f"the batch cannot be read: {problem}", "unreadable")
         ready = cut.ready if key[0] != DEAD else with_deaths(self._directory, DEAD, cut.ready)
         return Fetched(begin + len(commands), ready, cut.unfit, cut.is_whole)
 
-    def _bytes_of(self, each: HandoutSlice, entry: int, found: Buffer) -> Buffer:
-        return slice_of(self._directory.batch_in(found, entry), position.index_of(each.first), each.events)
 
-    @staticmethod
-    def _sent_to(key: BacklogKey, entry: int, found: Buffer) -> str:
-        """To which destination, where many fill one backlog."""
-        return destination_in(found, entry) if key[0] == DEAD or is_pattern(key[0]) else ""
+def _delivered(key: BacklogKey, each: HandoutSlice, body: Body) -> DeliveredSlice:
+    """A slice with its bytes; where many fill one backlog, it says to which destination it was sent."""
+    data = slice_of(body.batch, position.index_of(each.first), each.events)
+    sent_to = body.destination if key[0] == DEAD or is_pattern(key[0]) else ""
+    return DeliveredSlice(*each, data, sent_to, (), body.accepted_us)
 
 
 class _Cut:
@@ -114,29 +110,26 @@ class _Cut:
         self.is_whole = is_whole
         self._now_ms = now_ms
 
-    def add(self, each: HandoutSlice, data: Buffer, sent_to: str) -> None:
-        expired = list(self._expired(data, each.events)) if self._may_have_expired(data) else []
+    def add(self, each: DeliveredSlice) -> None:
+        expired = list(self._expired(each.batch, each.events)) if self._may_have_expired(each.batch) else []
         if not expired:
-            self._take(each, data, sent_to)
+            self._take(each)
             return
         begin = 0
         for low, high in [*expired, (each.events, each.events)]:
             if begin < low:
-                part = HandoutSlice(each.first + begin, low - begin, each.deliveries, each.is_adjoining and begin == 0)
-                self._take(part, slice_of(data, begin, low - begin), sent_to)
+                data, is_adjoining = slice_of(each.batch, begin, low - begin), each.is_adjoining and begin == 0
+                self._take(each._replace(first=each.first + begin, events=low - begin, is_adjoining=is_adjoining, batch=data))
             self.is_whole = self.is_whole and low == each.events
             begin = high + 1
-        self.leave_out(expired, each, "its time to live is over", "expired", is_whole=self.is_whole)
+        self.leave_out(expired, each.first, "its time to live is over", "expired", is_whole=self.is_whole)
 
-    def _take(self, each: HandoutSlice, data: Buffer, sent_to: str) -> None:
-        is_adjoining = each.is_adjoining and self.is_whole
-        self.ready.append(DeliveredSlice(each.first, each.events, each.deliveries, is_adjoining, data, sent_to))
+    def _take(self, each: DeliveredSlice) -> None:
+        self.ready.append(each if self.is_whole else each._replace(is_adjoining=False))
         self.is_whole = True
 
-    def leave_out(
-        self, spans: Sequence[tuple[int, int]], each: HandoutSlice, reason: str, code: str, *, is_whole: bool = False
-    ) -> None:
-        ranges = Ranges.gather((each.first + low, each.first + high) for low, high in spans)
+    def leave_out(self, spans: Sequence[tuple[int, int]], first: int, reason: str, code: str, *, is_whole: bool = False) -> None:
+        ranges = Ranges.gather((first + low, first + high) for low, high in spans)
         self.unfit.append(Unfit(ranges, reason, code))
         self.is_whole = is_whole
 

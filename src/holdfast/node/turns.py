@@ -15,7 +15,8 @@ server, its writer and the one who floods busy, and on two processors each step 
 slice. The pauses leave it the machine (measured: its p99 falls from ten times what it is alone to less than twice); a flood
 beside it is held to some 15 MB/s, until it has been silent for a quarter of a second.
 
-What waits here was promised to nobody: with a lost link it is dropped, and its client sends it again.
+What waits here was promised to nobody: with a lost link it is dropped, and its client sends it again. A batch is given the time
+when it goes in: along a channel the times at which its entries were accepted go as the clock does.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from collections import deque
 from functools import partial
 
 from holdfast.channel.channel import Buffer, Channel, Purpose, Receipt, Told
+from holdfast.destination.command import BatchCommand, accepted
 from holdfast.errors import HoldfastError
 from holdfast.node.clock import Clock
 
@@ -49,23 +51,23 @@ class Turns:
         self._quiet = ""
         self._quiet_until = 0.0
         self._under_way: dict[str, int] = {}  # bytes, by session
-        self._held: dict[str, deque[tuple[Buffer, Told]]] = {}
+        self._held: dict[str, deque[tuple[BatchCommand, Buffer, Told]]] = {}
         self._pausing: set[str] = set()
 
-    def submit(self, session: str, body: Buffer, told: Told) -> None:
+    def submit(self, session: str, batch: BatchCommand, payload: Buffer, told: Told) -> None:
         """Append a batch, now or when it is its turn; `told` hears what became of it."""
         if session != self._latest:
             self._latest = session
             self._company_until = time.monotonic() + COMPANY_SECONDS
         under_way = self._under_way.get(session, 0)
         if session in self._held:
-            self._held[session].append((body, told))
+            self._held[session].append((batch, payload, told))
         elif under_way >= BESIDE_QUIET_BYTES_MAX and under_way >= self._room(session):
-            self._held[session] = deque(((body, told),))
+            self._held[session] = deque(((batch, payload, told),))
         else:
-            if not under_way and len(body) <= QUIET_BYTES_MAX:
+            if not under_way and len(payload) <= QUIET_BYTES_MAX:
                 self._quiet, self._quiet_until = session, time.monotonic() + QUIET_SECONDS
-            self._append(session, body, told)
+            self._append(session, batch, payload, told)
 
     def _room(self, session: str) -> float:
         """How many bytes it may have under way."""
@@ -80,10 +82,11 @@ class Turns:
         """Its link is lost: what waits for its turn was not accepted."""
         self._held.pop(session, None)
 
-    def _append(self, session: str, body: Buffer, told: Told) -> None:
-        size = len(body)
+    def _append(self, session: str, batch: BatchCommand, payload: Buffer, told: Told) -> None:
+        size = len(payload)
         self._under_way[session] = self._under_way.get(session, 0) + size
-        self._channel.submit(body, Purpose.EVENTS, partial(self._done, session, size, told))
+        command = accepted(batch, payload, self._clock.now_us())
+        self._channel.submit(command, Purpose.EVENTS, partial(self._done, session, size, told))
 
     def _done(self, session: str, size: int, told: Told, outcome: Receipt | HoldfastError) -> None:
         left = self._under_way[session] - size

@@ -47,8 +47,26 @@ def owned(id: str, user: str) -> str:
     return f"{id}/{user}" if user else id
 
 
+# How the id of a session begins that ends with its link: so it is known for one after a restart, too.
+_PASSING = "once-"
+
+
+def passing(id: str) -> str:
+    """The id of a session that is not resumed."""
+    return _PASSING + id
+
+
+def is_passing(id: str) -> bool:
+    return id.startswith(_PASSING)
+
+
 def owner_of(id: str) -> str:
     return id.partition("/")[2]
+
+
+def stages_of(id: str) -> str:
+    """What stands where a session is named, for what belongs to none but to the user of this one: stages."""
+    return f"/{owner_of(id)}"
 
 
 class Session:

@@ -47,6 +47,7 @@ from holdfast.wire.frame import (
     Ping,
     Pong,
     PressureChanged,
+    Publish,
     ReadFragment,
     Receipted,
     ReceiverClosed,
@@ -80,7 +81,7 @@ class State(enum.Enum):
 
 _OF_CLIENTS = (
     OpenSession, CloseSession, OpenProducer, ForgetProducer, Send, Attach, Credit, Settle, DetachReceiver, Manage, Ping, Pong,
-    Browse, Part, Commit, Abandon, ReadFragment,
+    Browse, Part, Commit, Abandon, ReadFragment, Publish,
 )  # fmt: skip
 _OF_SERVERS = (
     SessionOpened, Receipted, Deliver, Answered, Failed, ReceiverClosed, PressureChanged, Ping, Pong,

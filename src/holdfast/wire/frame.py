@@ -10,7 +10,7 @@ opaque here (a batch command, or batches). A frame longer than the limit of the 
     OpenSession (new, or resuming) ────────────────────▶ SessionOpened, or Failed
     Send (a batch command; token = its sequence) ──────▶ Receipted, or Failed
     Attach, Settle…, DetachReceiver, Manage, OpenProducer,
-    ForgetProducer, Commit, Abandon ───────────────────▶ Answered, or Failed
+    ForgetProducer, Commit, Abandon, Publish ──────────▶ Answered, or Failed
     Part (of an assembly) ─────────────────────────────▶ Receipted, or Failed
     Browse ────────────────────────────────────────────▶ Browsed, or Failed
     ReadFragment ──────────────────────────────────────▶ Fragment, or Failed
@@ -57,6 +57,7 @@ from holdfast.wire.message import (
     Ping,
     Pong,
     PressureChanged,
+    Publish,
     ReadFragment,
     Receipted,
     ReceiverClosed,
@@ -103,6 +104,7 @@ __all__ = [
     "Ping",
     "Pong",
     "PressureChanged",
+    "Publish",
     "ReadFragment",
     "Receipted",
     "ReceiverClosed",
@@ -120,6 +122,7 @@ KINDS: dict[int, type[Message]] = {
         Hello, Welcome, OpenSession, SessionOpened, CloseSession, OpenProducer, Send, Receipted, Attach, Credit,
         Deliver, Settle, DetachReceiver, Manage, Answered, Failed, ReceiverClosed, PressureChanged, Ping, Pong,
         Goodbye, ForgetProducer, Browse, Browsed, Part, Commit, Abandon, ReadFragment, Fragment, DestinationPressure,
+        Publish,
     )
 }  # fmt: skip
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from holdfast.errors import HoldfastError, by_code
+from holdfast.event.bounds import EVERYTHING, Bounds
 
 
 class Message(msgspec.Struct, array_like=True, frozen=True):
@@ -42,12 +43,14 @@ class Welcome(Message, frozen=True):
 
 
 class OpenSession(Message, frozen=True):
-    """`resume` is the session's id when the link was lost; "" for a new one."""
+    """`resume` is the session's id when the link was lost; "" for a new one. One that is not
+    `is_resumable` is given up at once when its link is lost."""
 
     KIND = 3
     token: int
     name: str = ""
     resume: str = ""
+    is_resumable: bool = True
 
 
 class SessionOpened(Message, frozen=True):
@@ -76,7 +79,8 @@ class OpenProducer(Message, frozen=True):
 
 
 class Send(Message, frozen=True):
-    """The body is a whole `BatchCommand` with its payload; the client manager appends it as it is. `token` = its sequence.
+    """The body is a whole `BatchCommand` with its payload; the client manager appends it, with the time in its
+    `accepted_us`. `token` = its sequence.
 
     `kind` is what the producer takes the destination for; where it does not exist, it is created so.
     """
@@ -150,6 +154,7 @@ class Slice(msgspec.Struct, array_like=True, frozen=True):
     length: int
     destination: str = ""  # where it was sent, when that is not where the receiver is attached
     deaths: tuple[Death, ...] = ()  # of the dead queue: why all of these are there, oldest first
+    accepted_us: int = 0  # when it was accepted, microseconds since 1970; 0: not known
 
 
 class Deliver(Message, frozen=True):
@@ -259,7 +264,10 @@ class ForgetProducer(Message, frozen=True):
 
 
 class Browse(Message, frozen=True):
-    """Look at what waits, without taking it: at most `count` events from a cursor on (0: the oldest), those that match."""
+    """Look at what waits, without taking it: at most `count` events from a cursor on (0: the oldest), those that match.
+
+    With `bytes`, whole batches in pages of about so many: for who reads much, and does not ask how often it was delivered.
+    """
 
     KIND = 23
     token: int
@@ -268,6 +276,9 @@ class Browse(Message, frozen=True):
     cursor: int = 0
     count: int = 100
     selector: str = ""
+    end: int = 0  # a place; 0: as far as there is
+    bytes: int = 0  # of one page; 0: 256 KiB
+    within: Bounds = EVERYTHING  # with `bytes`: positions and times of acceptance
 
 
 class Browsed(Message, frozen=True):
@@ -281,7 +292,8 @@ class Browsed(Message, frozen=True):
 
 
 class Part(Message, frozen=True):
-    """The body is a whole `Part` command (rule 10); the client manager appends it as it is. Answered with Receipted.
+    """The body is a whole `Part` command (rule 10); the client manager appends it, with the time if it has a
+    batch. Answered with Receipted.
 
     `kind` is what its sender takes the destination for, as in Send. The first fragment of a large event says where that is bound
     for, so that what may not be sent there is refused before its body takes space.
@@ -291,6 +303,7 @@ class Part(Message, frozen=True):
     token: int
     kind: Literal["queue", "topic"] = "queue"
     bound_for: str = ""
+    is_again: bool = False  # it was sent before, over a link that was lost; asked of the first part of a stage
 
 
 class SettledPart(msgspec.Struct, array_like=True, frozen=True):
@@ -334,6 +347,18 @@ class Fragment(Message, frozen=True):
 
     KIND = 29
     token: int
+
+
+class Publish(Message, frozen=True):
+    """All parts of these stages become visible, in this order, or nothing; and once: a number that is not above the last one of
+    its scope is a repetition. Answered when applied with {"is_new": bool, "events": how many became visible}.
+    """
+
+    KIND = 31
+    token: int
+    scope: str
+    number: int
+    stages: list[tuple[str, int]]  # name, parts
 
 
 class DestinationPressure(Message, frozen=True):

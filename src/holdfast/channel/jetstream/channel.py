@@ -53,6 +53,7 @@ class JetStreamChannel:
         self._readers = readers
         self._names = names
         self._loop = asyncio.get_running_loop()
+        self._id = ""
         self._first = 1
         self._durable = 0
         self._appended_bytes = 0
@@ -83,11 +84,16 @@ class JetStreamChannel:
         return channel
 
     async def _start(self, info: api.StreamInfo) -> None:
+        self._id = f"{self._names.stream}@{info.created.timestamp() if info.created else 0:.6f}"
         await self._ask("opening the channel", self._entries.learn_released())
         self._heard(info.state)
         self._read_up_to = self._durable  # what was there before it was opened is not new
         await self._appender.start()
         self._asking = self._loop.create_task(self._ask_now_and_then())
+
+    @property
+    def id(self) -> str:
+        return self._id
 
     @property
     def first(self) -> int:

@@ -91,6 +91,10 @@ class JournalChannel:
     # --- state ---------------------------------------------------------------------------------------------------------
 
     @property
+    def id(self) -> str:
+        return self._journal.id.hex()
+
+    @property
     def first(self) -> int:
         return self._journal.first
 

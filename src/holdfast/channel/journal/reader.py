@@ -11,18 +11,20 @@ reader looks at the headers again, and says NoSuchPosition if the entry is gone,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NoReturn
 
-from holdfast.channel.channel import Entry
+from holdfast.channel.channel import Buffer, Entry, Snapshot
 from holdfast.channel.journal.disk import Disk, PosixDisk
-from holdfast.channel.journal.layout import HEADER_BYTES, DurableMark
+from holdfast.channel.journal.layout import HEADER_BYTES, NO_SNAPSHOT, DurableMark, SnapshotPlace
 from holdfast.channel.journal.marks import Marks
 from holdfast.channel.journal.opening import as_chain, read_headers, read_mark, scan_tail
 from holdfast.channel.journal.reading import Reading
 from holdfast.channel.journal.record import scan
 from holdfast.channel.journal.recovery import is_without_journal, judge_headers
 from holdfast.channel.journal.segment import Chain, Segment
+from holdfast.channel.journal.snapshot import load
 from holdfast.errors import DiskFailed, HoldfastError, JournalDamaged, NoSuchPosition, NotAJournal
 
 CACHE_BYTES = 4 << 20
@@ -33,12 +35,14 @@ LOOKS_MAX = 10
 class JournalReader:
     """Follows a journal without owning it. `refresh` to see what came since; entries are read from the folder, never written."""
 
-    def __init__(self, folder: Path | str, *, disk: Disk | None = None) -> None:
+    def __init__(self, folder: Path | str, *, disk: Disk | None = None, cache_bytes: int = CACHE_BYTES) -> None:
         self._disk = disk or PosixDisk()
         self._folder = Path(folder)
-        self._reading = Reading(self._disk, self._folder, self, CACHE_BYTES)
+        self._reading = Reading(self._disk, self._folder, self, cache_bytes)
         self.chain: Chain = ()
+        self._kept: Chain = ()  # before the chain, for the newest snapshot alone
         self.durable = 0
+        self.id = ""  # of the journal, as its owner's channel says it
         self.refresh()
 
     @property
@@ -71,15 +75,47 @@ class JournalReader:
     def _run(self, number: int, durable: int) -> list[Entry]:
         try:
             return self._reading.run(number, durable)
-        except JournalDamaged:
-            self.refresh()
-            if number >= self.first:
-                raise
-            raise NoSuchPosition(
-                f"entry {number} was released while it was read: the oldest is {self.first}; start there",
-                entry=number,
-                first=self.first,
-            ) from None
+        except JournalDamaged as problem:
+            self._judge(number, problem)
+
+    def fetch(self, numbers: Sequence[int], bytes_max: int | None = None, front: int | None = None) -> list[Buffer]:
+        """The commands with these numbers, as `Channel.fetch` gives them; NoSuchPosition for what is released."""
+        try:
+            return self._reading.fetch(numbers, bytes_max, front)
+        except JournalDamaged as problem:
+            self._judge(min(numbers), problem)
+
+    def _judge(self, number: int, problem: JournalDamaged) -> NoReturn:
+        """What was read from this entry on is not right: it was released and its segment begun anew, or it is damaged."""
+        self.refresh()
+        if number >= self.first:
+            raise problem
+        raise NoSuchPosition(
+            f"entry {number} was released while it was read: the oldest is {self.first}; start there",
+            entry=number,
+            first=self.first,
+        ) from None
+
+    def load_snapshot(self) -> Snapshot | None:
+        """The newest whole one that is durable; if its segments are begun anew meanwhile, the one that took its place."""
+        while True:
+            place = self._snapshot_place()
+            try:
+                return load(place, (*self._kept, *self.chain), self._reading)
+            except JournalDamaged:
+                self.refresh()
+                if place == self._snapshot_place():
+                    raise
+
+    def _snapshot_place(self) -> SnapshotPlace:
+        """Where it is, from the newest header and the notes behind it."""
+        if not self.chain:
+            return NO_SNAPSHOT
+        tail = self.chain[-1]
+        marks = Marks(tail.header.oldest_generation, tail.header.snapshot)
+        for note in self._reading.notes(tail):
+            marks = marks.after(note, tail.generation)
+        return marks.snapshot
 
     def close(self) -> None:
         self._reading.close()
@@ -101,9 +137,11 @@ class JournalReader:
         judged = judge_headers(read_headers(self._disk, self._folder, names))
         if isinstance(judged, HoldfastError):
             return judged
-        chain = as_chain(judged)[len(judged.kept) :]
-        if not chain:
-            return None
+        self.id = next((header.journal_id.hex() for header in (*judged.chain, *judged.spares)), "")
+        if not judged.chain:
+            return None  # no segment was ever used
+        segments = as_chain(judged)
+        self._kept, chain = segments[: len(judged.kept)], segments[len(judged.kept) :]
         if mark is None:
             self._take(chain, *self._proven(chain[-1]))
             return None
