@@ -15,28 +15,34 @@ LOCKED := pyproject.toml uv.lock
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench lock format clean
+.PHONY: help demo demo-pipeline test test-spark check bench lock format clean
 
 help: ## list what can be done
 	@echo "Holdfast: what was accepted is never lost."
 	@echo
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "Options: make test TESTS=tests/unit    make bench BENCH='--quick --only a,b'    make demo PYTHON=python3.12"
 
 demo: $(STAMPS)/run ## see it work: events, a crash, nothing lost
 	@$(BIN)/python -m examples.demo
 
+demo-pipeline: $(STAMPS)/spark $(STAMPS)/java ## see the pipelines on Spark work, crashes, and each event once; a plot
+	@$(BIN)/python -m examples.pipeline_demo
+
 TESTS ?= tests
-test: $(STAMPS)/dev $(STAMPS)/bench $(STAMPS)/packages ## run every test
-	$(BIN)/pytest $(TESTS)
+test: $(STAMPS)/dev $(STAMPS)/bench $(STAMPS)/packages ## run every test but those with Spark
+	$(BIN)/pytest -m "not spark" $(TESTS)
+
+test-spark: $(STAMPS)/dev $(STAMPS)/packages ## run the tests that start Spark
+	$(BIN)/pytest -m spark $(TESTS)
 
 check: $(STAMPS)/dev ## format, lint, types, imports, fast tests: before every commit
 	$(BIN)/ruff format --check src tests examples
 	$(BIN)/ruff check src tests examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q -m "not slow and not faults"
+	$(BIN)/pytest -q -m "not slow and not faults and not spark"
 
 BENCH ?=
 bench: $(STAMPS)/bench $(STAMPS)/peers ## measure beside NATS, Redis, RabbitMQ, SQLite and the bare disk
@@ -68,13 +74,23 @@ $(STAMPS)/dev: $(LOCKED) | $(STAMPS)/uv
 	@$(SYNC) --group dev
 	@touch $@ $(STAMPS)/run
 
+# The bench's group brings what draws.
+$(STAMPS)/spark: $(LOCKED) | $(STAMPS)/uv
+	@$(SYNC) --no-default-groups --extra spark --group bench
+	@touch $@ $(STAMPS)/run
+
 $(STAMPS)/bench: $(LOCKED) | $(STAMPS)/uv
 	@$(SYNC) --no-default-groups --group bench
 	@touch $@ $(STAMPS)/run
 
 # What the tests of full disks need: file systems of their own. Where it cannot be had they are skipped.
-$(STAMPS)/packages: .ci/debian-packages | $(STAMPS)/uv
+$(STAMPS)/packages: .ci/debian-packages $(STAMPS)/java | $(STAMPS)/uv
 	@.ci/debian-packages mount e2fsprogs
+	@touch $@
+
+# What Spark needs. Where it cannot be had its tests are skipped, and the demo says what to install.
+$(STAMPS)/java: .ci/debian-packages | $(STAMPS)/uv
+	@command -v java >/dev/null || .ci/debian-packages openjdk-17-jre-headless
 	@touch $@
 
 # A peer that cannot be installed is left out by the bench, which says so.

@@ -1,0 +1,90 @@
+"""Offsets: how far Spark has read each destination, as it writes them into its checkpoint.
+
+    {"alerts.*": ["7c1e:48", 196608, [65536, 131072]], "orders": ["7c1e:51", 65536]}
+       |            |         |      |
+       |            |         |      cuts: where the batch that ends here is divided for the executors; left out if there are none
+       |            |         place: everything of the subscription before it belongs to this batch or an earlier one
+       |            identity of the subscription: one that was deleted and made again is another one
+       as the option `destinations` names it
+
+Spark compares offsets as text, so there is one way to write each: names in alphabetical order, no empty list of cuts. What it
+reports as the latest offset, in a query's progress, has the events that are not confirmed in place of the cuts: the lag.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from holdfast.errors import CheckpointMismatch
+
+
+class Mark(NamedTuple):
+    """A place in one subscription, and how what lies before it was divided."""
+
+    identity: str
+    place: int
+    cuts: tuple[int, ...] = ()
+
+    def written(self) -> list[Any]:
+        return [self.identity, self.place, *([list(self.cuts)] if self.cuts else [])]
+
+
+Marks = dict[str, Mark]
+
+
+class Range(NamedTuple):
+    """A part of a batch: the events of one subscription from one place up to another."""
+
+    destination: str
+    start: int
+    end: int
+
+
+def written(marks: Mapping[str, Mark]) -> dict[str, Any]:
+    """As Spark is told: the same marks give the same text."""
+    return {name: marks[name].written() for name in sorted(marks)}
+
+
+def read(offset: Mapping[str, Any]) -> Marks:
+    """CheckpointMismatch for what was written by something else."""
+    try:
+        return {name: _mark(*value) for name, value in offset.items()}
+    except (TypeError, ValueError, AttributeError):
+        raise CheckpointMismatch(
+            f"the checkpoint holds an offset that is not one of this source: {json.dumps(offset)[:200]}; give the query a "
+            "checkpoint folder of its own",
+        ) from None
+
+
+def _mark(identity: object, place: object, cuts: Iterable[object] = ()) -> Mark:
+    if not isinstance(identity, str):
+        raise TypeError
+    return Mark(identity, _whole(place), tuple(_whole(cut) for cut in cuts))
+
+
+def _whole(number: object) -> int:
+    if type(number) is not int or number < 0:
+        raise TypeError
+    return number
+
+
+def ranges(start: Marks, end: Marks) -> list[Range]:
+    """What the executors read, each range by one of them. Of a destination that is new at `end`, nothing: it begins there."""
+    return [each for name in sorted(end) if name in start for each in _divided(name, start[name], end[name])]
+
+
+def _divided(name: str, start: Mark, end: Mark) -> list[Range]:
+    """A mark of another subscription says nothing of this one: all that waits in it is read."""
+    begin = start.place if start.identity == end.identity else 0
+    places = [begin, *(cut for cut in end.cuts if begin < cut < end.place), end.place]
+    return [Range(name, low, high) for low, high in pairwise(places) if low < high]
+
+
+def thinned(cuts: list[int], pieces: int) -> tuple[int, ...]:
+    """Of cuts into many pieces of about the same size, those that make fewer of them."""
+    have = len(cuts) + 1
+    wanted = max(1, min(pieces, have))
+    return tuple(cuts[have * number // wanted - 1] for number in range(1, wanted))

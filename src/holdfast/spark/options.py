@@ -1,0 +1,294 @@
+"""The options of the source and the sink, checked before anything is opened.
+
+    both          url, password, timeout
+    reads         destinations, match, subscription, selector, format, dataSchema, columns, minPartitions
+    streams       maxEventsPerTrigger, maxBytesPerTrigger, startingFrom, sync, pollSeconds, onMismatch
+    batch reads   startPosition, endPosition, startTime, endTime
+    sinks         destination, kind, scope, number, type, source, datacontenttype, priority, ttlSeconds, delaySeconds
+
+Options are small and plain values: they travel to every executor. A password is never part of what they look like in a log.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Self, cast
+
+from holdfast.client import url as urls
+from holdfast.client.gathering import Kind
+from holdfast.client.outgoing import MILLISECONDS_MAX
+from holdfast.client.subscribing import Match
+from holdfast.destination import name as names
+from holdfast.errors import BadName, BadPattern, BadSelector, BadSetting
+from holdfast.event.event import PRIORITY_DEFAULT, PRIORITY_MAX, TYPE_DEFAULT
+from holdfast.event.pattern import Pattern
+from holdfast.event.selector import parse_optional
+from holdfast.spark.given import Given
+from holdfast.spark.rows import RowSettings
+from holdfast.spark.schema import FORMATS, Format, Layout
+
+TIMEOUT_SECONDS = 60.0
+# Spark asks every 10 ms when nothing has come: the server is asked to answer only when something has, or after so long.
+POLL_SECONDS = 1.0
+PARTITIONS_MAX = 4_096
+_INT64_MAX = (1 << 63) - 1
+
+_BOTH = ("url", "password", "timeout")
+_READS = ("destinations", "match", "subscription", "selector", "format", "dataSchema", "columns", "minPartitions")
+_STREAMS = ("maxEventsPerTrigger", "maxBytesPerTrigger", "startingFrom", "sync", "pollSeconds", "onMismatch")
+_BATCHES = ("startPosition", "endPosition", "startTime", "endTime")
+_SINKS = ("destination", "kind", "scope", "number", "type", "source", "datacontenttype", "priority", "ttlSeconds", "delaySeconds")
+
+_WILD = re.compile(r"[*?>]")
+
+
+class Destination(NamedTuple):
+    """A destination, or all that a pattern matches."""
+
+    name: str
+    match: Match = "name"
+
+
+def _elsewhere(**uses: tuple[str, ...]) -> dict[str, str]:
+    return {name: use.replace("_", " ") for use, names in uses.items() for name in names}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    """What streams and batch reads have in common."""
+
+    url: str = field(repr=False)
+    password: str | None = field(repr=False, default=None)
+    timeout: float = TIMEOUT_SECONDS
+    destinations: tuple[Destination, ...]
+    subscription: str = ""
+    selector: str | None = None
+    layout: Layout
+    partitions_min: int = 1
+    shown_url: str
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Self:
+        """BadSetting, or what else Holdfast says to a bad name, pattern or URL, for options that are not possible."""
+        given = Given(options, "a read", (*_BOTH, *_READS, *_STREAMS, *_BATCHES), _elsewhere(writing=_SINKS))
+        return cls(**_of_source(given))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamOptions(SourceOptions):
+    events_max: int | None = None
+    bytes_max: int | None = None
+    starting_from: Literal["earliest", "latest"] = "earliest"
+    sync: float | Literal["local"] = "local"
+    poll_seconds: float = POLL_SECONDS
+    on_mismatch: Literal["fail", "continue"] = "fail"
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Self:
+        given = Given(options, "a stream", (*_BOTH, *_READS, *_STREAMS), _elsewhere(batch_reads=_BATCHES, writing=_SINKS))
+        given.server_url(is_file_possible=False)
+        given.required("subscription", "'lake': the server remembers under this name how far the stream has come")
+        starting_from: Any = given.choice("startingFrom", ("earliest", "latest"), "earliest")
+        on_mismatch: Any = given.choice("onMismatch", ("fail", "continue"), "fail")
+        return cls(
+            **_of_source(given),
+            events_max=given.whole("maxEventsPerTrigger", 1, _INT64_MAX),
+            bytes_max=given.size("maxBytesPerTrigger", 1),
+            starting_from=starting_from,
+            sync="local" if given.text("sync", "local").lower() == "local" else given.seconds("sync", 0, 86_400, 0),
+            poll_seconds=given.seconds("pollSeconds", 0, 60, POLL_SECONDS),
+            on_mismatch=on_mismatch,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchOptions(SourceOptions):
+    """Ranges begin with their start and end before their end; None where there is no such limit."""
+
+    start_position: int | None = None
+    end_position: int | None = None
+    start_us: int | None = None  # times are those of `accepted_at`
+    end_us: int | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Self:
+        given = Given(options, "a batch read", (*_BOTH, *_READS, *_BATCHES), _elsewhere(streams=_STREAMS, writing=_SINKS))
+        made = cls(
+            **_of_source(given),
+            start_position=given.whole("startPosition", 0, _INT64_MAX),
+            end_position=given.whole("endPosition", 0, _INT64_MAX),
+            start_us=given.moment_us("startTime"),
+            end_us=given.moment_us("endTime"),
+        )
+        _check_order("Position", made.start_position, made.end_position)
+        _check_order("Time", made.start_us, made.end_us)
+        return made
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinkOptions:
+    url: str = field(repr=False)
+    password: str | None = field(repr=False, default=None)
+    timeout: float = TIMEOUT_SECONDS
+    destination: str | None = None  # of rows that name none
+    kind: Kind = "topic"
+    scope: str = ""  # what repetitions are told by; "": the query
+    number: int = 0  # of a write that is not a stream: one that is not above the last of its scope is a repetition
+    type: str = TYPE_DEFAULT
+    source: str = ""  # "": that of the client
+    datacontenttype: str | None = None
+    priority: int = PRIORITY_DEFAULT
+    ttl_ms: int | None = None
+    delay_ms: int = 0
+    shown_url: str
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Self:
+        reads = _elsewhere(reading=(*_READS, *_STREAMS, *_BATCHES))
+        given = Given(options, "writing", (*_BOTH, *_SINKS), reads)
+        url = given.server_url(is_file_possible=False)
+        priority = given.whole("priority", 0, PRIORITY_MAX)
+        kind: Any = given.choice("kind", ("queue", "topic"), "topic")
+        return cls(
+            url=url,
+            password=given.text("password") or None,
+            shown_url=urls.without_password(url),
+            timeout=given.seconds("timeout", 0.1, 86_400, TIMEOUT_SECONDS),
+            destination=_sent_to(given),
+            kind=kind,
+            scope=_scope(given),
+            number=given.whole("number", 0, _INT64_MAX >> 1) or 0,
+            type=given.text("type", TYPE_DEFAULT),
+            source=given.text("source"),
+            datacontenttype=given.text("datacontenttype") or None,
+            priority=PRIORITY_DEFAULT if priority is None else priority,
+            ttl_ms=round(given.seconds("ttlSeconds", 0.001, MILLISECONDS_MAX / 1000, 1) * 1000)
+            if given.has("ttlSeconds")
+            else None,
+            delay_ms=round(given.seconds("delaySeconds", 0, MILLISECONDS_MAX / 1000, 0) * 1000),
+        )
+
+    def row_settings(self, source: str) -> RowSettings:
+        """How rows become events; `source` is that of the client, for where the options name none."""
+        return RowSettings(
+            source=self.source or source,
+            destination=self.destination,
+            kind=self.kind,
+            type=self.type,
+            datacontenttype=self.datacontenttype,
+            priority=self.priority,
+            ttl_ms=self.ttl_ms,
+            delay_ms=self.delay_ms,
+        )
+
+
+# --- what several have in common -------------------------------------------------------------------------------------
+
+
+def _of_source(given: Given) -> dict[str, Any]:
+    url = given.server_url(is_file_possible=True)
+    return {
+        "url": url,
+        "password": given.text("password") or None,
+        "shown_url": urls.without_password(url),
+        "timeout": given.seconds("timeout", 0.1, 86_400, TIMEOUT_SECONDS),
+        "destinations": _destinations(given),
+        "subscription": _subscription(given),
+        "selector": _selector(given),
+        "layout": _layout(given),
+        "partitions_min": given.whole("minPartitions", 1, PARTITIONS_MAX) or 1,
+    }
+
+
+def _destinations(given: Given) -> tuple[Destination, ...]:
+    """Names and wildcards, divided by commas; or one regular expression, in which a comma is a comma."""
+    text = given.required("destinations", "'orders' or 'alerts.*,orders'")
+    match = given.choice("match", ("name", "glob", "regex"), "glob")
+    try:
+        if match == "regex":
+            return (Destination(Pattern.regex(text).text, "regex"),)
+        found = tuple(_destination(each.strip(), match) for each in text.split(","))
+    except (BadName, BadPattern) as problem:
+        raise given.checked("destinations", problem) from None
+    _check_apart(found)
+    return found
+
+
+def _destination(text: str, match: str) -> Destination:
+    if match == "glob" and _WILD.search(text):
+        return Destination(Pattern.glob(text).text, "glob")
+    names.check_usable(text)
+    names.check_receivable(text)
+    return Destination(text)
+
+
+def _check_apart(destinations: tuple[Destination, ...]) -> None:
+    """What is named twice would be read twice."""
+    for index, each in enumerate(destinations):
+        for other in destinations[:index] + destinations[index + 1 :]:
+            if each.name == other.name or (each.match == "name" and other.match == "glob" and _fits(other, each.name)):
+                raise BadSetting(
+                    f"option destinations: {each.name!r} is meant by {other.name!r} too, and would be read twice; name it once",
+                    setting="destinations",
+                )
+
+
+def _fits(pattern: Destination, name: str) -> bool:
+    return Pattern.glob(pattern.name).matches(name)
+
+
+def _subscription(given: Given) -> str:
+    name = given.text("subscription")
+    try:
+        if name:
+            names.check_subscription(name)
+    except BadName as problem:
+        raise given.checked("subscription", problem) from None
+    return name
+
+
+def _selector(given: Given) -> str | None:
+    text = given.text("selector") or None
+    try:
+        parse_optional(text)
+    except BadSelector as problem:
+        raise given.checked("selector", problem) from None
+    return text
+
+
+def _layout(given: Given) -> Layout:
+    format = cast("Format", given.choice("format", FORMATS, "binary"))
+    columns = tuple(name.strip() for name in given.text("columns").split(",")) if given.has("columns") else None
+    return Layout.of(columns, format, given.text("dataSchema"))
+
+
+def _sent_to(given: Given) -> str | None:
+    name = given.text("destination") or None
+    try:
+        if name is not None:
+            names.check_usable(name)
+            names.check_sendable(name)
+    except BadName as problem:
+        raise given.checked("destination", problem) from None
+    return name
+
+
+def _scope(given: Given) -> str:
+    scope = given.text("scope")
+    if bool(scope) != given.has("number"):
+        raise BadSetting(
+            "options scope and number belong together: whose write this is, and which of its writes; give both or neither",
+            setting="number",
+        )
+    if len(scope) > names.LENGTH_MAX:
+        raise BadSetting(f"option scope has {len(scope)} characters and may have {names.LENGTH_MAX}; shorten it", setting="scope")
+    return scope
+
+
+def _check_order(what: str, start: int | None, end: int | None) -> None:
+    if start is not None and end is not None and start >= end:
+        raise BadSetting(
+            f"option start{what} is not before end{what}, so that nothing lies between them; exchange them", setting=f"end{what}"
+        )
