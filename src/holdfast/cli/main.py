@@ -18,6 +18,7 @@ from holdfast.cli import (
     dead,
     destination,
     journal,
+    pipeline,
     receive,
     recorder,
     send,
@@ -45,7 +46,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-for part in (serve, send, receive, browse, destination, subscription, dead, admin, journal, recorder, status, user, bench):
+for part in (
+    serve,
+    send,
+    receive,
+    browse,
+    destination,
+    subscription,
+    dead,
+    admin,
+    journal,
+    recorder,
+    status,
+    user,
+    bench,
+    pipeline,
+):
     part.add_to(app)
 
 

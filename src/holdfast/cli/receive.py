@@ -216,6 +216,7 @@ def as_cloud_event(event: Received) -> dict[str, Any]:
         "reply_to": event.reply_to,
         "destination": event.destination,
         "position": event.position,
+        "accepted_at": event.accepted_at.isoformat() if event.accepted_at else None,
         "deliveries": event.deliveries or None,
         "dead": [{**death._asdict(), "when": death.when.isoformat() if death.when else None} for death in event.dead] or None,
     }

@@ -137,7 +137,7 @@ def _account(destination: str, receipts: Any, seconds: float) -> dict[str, Any]:
     account: dict[str, Any] = {"destination": destination, "count": len(receipts)}
     if receipts:
         first, last = receipts[0], receipts[-1]
-        account |= {"first_id": first.id, "first_position": first.position, "last_position": last.position}
+        account |= {"first_id": first.id, "last_id": last.id, "first_position": first.position, "last_position": last.position}
         account |= {"copies": last.copies, "is_synced": last.is_synced}
     if seconds:
         account["events_per_second"] = round(len(receipts) / seconds)

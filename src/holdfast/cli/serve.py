@@ -53,6 +53,10 @@ AssemblyIdle = Annotated[
     int,
     typer.Option("--assembly-idle-ms", metavar="MS", min=1, help="How long a transaction may stand still before it is given up."),
 ]
+StageIdle = Annotated[
+    int,
+    typer.Option("--stage-idle-ms", metavar="MS", min=1, help="How long a stage in which nothing comes waits to be published."),
+]
 UsersFile = Annotated[
     Path | None,
     typer.Option(
@@ -107,6 +111,7 @@ def serve(
     boot_recorder: BootRecorder = None,
     session_grace_ms: SessionGrace = 5_000,
     assembly_idle_ms: AssemblyIdle = 300_000,
+    stage_idle_ms: StageIdle = 3_600_000,
     users: UsersFile = None,
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
@@ -129,6 +134,7 @@ def serve(
         journal=journal_settings(journal_size, reserve, segment_size),
         session_grace_ms=session_grace_ms,
         assembly_idle_ms=assembly_idle_ms,
+        stage_idle_ms=stage_idle_ms,
         large_bytes_max=parse_size(large_max, "large_max"),
     )
     security = Security(users, tls_certificate, tls_key, tls_client_ca, require_certificate, insecure)
