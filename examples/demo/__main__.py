@@ -10,20 +10,18 @@ compared with what the recipients had confirmed."""
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 import tempfile
 import time
 from pathlib import Path
-from types import FrameType
 
 import holdfast.blocking
 from examples.demo.account import Account, Kill, Log, Place
+from examples.demo.interruption import INTERRUPTED, Interrupted, Interruption
 from examples.demo.process import Server, Worker
 from examples.demo.screen import Screen
 
 KILLS = 5
-INTERRUPTED = 130
 BETWEEN_KILLS_S = 3.0
 LOOK_S = 0.1
 # After the producers have stopped, everything must have been confirmed within this.
@@ -37,26 +35,6 @@ RECIPIENTS = {
     "auditor": ("prices", "audit", AUDIT),
     "display": ("prices", "display", DISPLAY),
 }
-
-
-class Interrupted(Exception):
-    """Somebody asked us to stop."""
-
-
-class Interruption:
-    """Signals are noted and looked at between steps: one that came in the midst of starting a process would leave it behind."""
-
-    def __init__(self) -> None:
-        self._is_asked = False
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, self._ask)
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        self._is_asked = True
-
-    def check(self) -> None:
-        if self._is_asked:
-            raise Interrupted
 
 
 class Demo:
@@ -91,9 +69,13 @@ class Demo:
         url = f"holdfast://{self._server.address}"
         self._create_subscriptions(url)
         for name, (destination, subscription, _) in RECIPIENTS.items():
-            self._recipients[name] = Worker("recipient", url, destination, subscription, name, log=self._folder / f"{name}.log")
+            self._recipients[name] = Worker(
+                "examples.demo.recipient", url, destination, subscription, name, log=self._folder / f"{name}.log"
+            )
         for name, (kind, destination) in PRODUCERS.items():
-            self._producers[name] = Worker("producer", url, kind, destination, name, log=self._folder / f"{name}.log")
+            self._producers[name] = Worker(
+                "examples.demo.producer", url, kind, destination, name, log=self._folder / f"{name}.log"
+            )
         self._screen.note(f"{len(self._producers)} producers and {len(self._recipients)} recipients run")
 
     def _create_subscriptions(self, url: str) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 START_S_MAX = 20.0
@@ -26,12 +29,12 @@ def stdin_closed() -> asyncio.Event:
 
 
 class Worker:
-    """A producer or recipient in a process of its own, which ends when we do."""
+    """A program in a process of its own, which is told by its stdin when we end."""
 
     def __init__(self, module: str, *arguments: str, log: Path) -> None:
         self.log = log
         self._errors = log.with_suffix(".err").open("wb")
-        command = [sys.executable, "-m", f"examples.demo.{module}", *arguments, str(log)]
+        command = [sys.executable, "-m", module, *arguments, str(log)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=self._errors, stderr=self._errors, start_new_session=True
         )
@@ -48,14 +51,36 @@ class Worker:
         if self._process.stdin is not None:
             self._process.stdin.close()
 
-    def wait(self) -> None:
-        self._process.wait(STOP_S_MAX)
+    def wait(self, seconds_max: float = STOP_S_MAX) -> None:
+        self._process.wait(seconds_max)
 
     def kill(self) -> None:
-        self._process.kill()
+        """SIGKILL, to it and to all that it started."""
+        for pid in (self._process.pid, *_session(self._process.pid)):
+            _kill(pid)
         self._process.wait()
+        for pid in _session(self._process.pid):  # what was being started meanwhile
+            _kill(pid)
         self.ask_to_stop()
         self._errors.close()
+
+
+def _session(leader: int) -> Iterator[int]:
+    """The processes of a session, where the system tells: programs started by programs may have groups of their own."""
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended
+        if int(fields[3]) == leader:
+            yield int(status.parent.name)
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
 
 
 class Server:
