@@ -51,21 +51,21 @@ class Manager:
         self.effects = self.directory.apply(len(self.log), self.log[-1])
         return self.effects
 
-    def ask(self, command: Command) -> Any:
+    def ask(self, command: Command, payload: bytes = b"") -> Any:
         """Append a command somebody waits for; its answer, raised when it is a refusal."""
         fields = {name: getattr(command, name) for name in command.__struct_fields__}
-        effects = self.append(type(command)(**{**fields, "origin": "test", "token": 7}))
+        effects = self.append(type(command)(**{**fields, "origin": "test", "token": 7}), payload)
         answers = [effect for effect in effects if isinstance(effect, Answer)]
         assert len(answers) == 1 and effects[-1] is answers[0] and answers[0][:2] == ("test", 7)
         if answers[0].error is not None:
             raise answers[0].error
         return answers[0].value
 
-    def refusal(self, command: Command) -> HoldfastError:
+    def refusal(self, command: Command, payload: bytes = b"") -> HoldfastError:
         """The error a command is answered with; it must have changed nothing."""
         before = self.directory.digest()
         try:
-            value = self.ask(command)
+            value = self.ask(command, payload)
         except HoldfastError as error:
             assert self.directory.digest() == before, "a refused command changed the state"
             assert self.effects[:-1] == [], "a refused command had an effect"

@@ -17,6 +17,7 @@ from tests.machines import batch_of
 Key = tuple[str, str]
 DEAD: Key = ("_DMQ", "")
 ADMIN: Key = ("_ADMIN", "")
+STAGES = "/"  # where a session is named, of what belongs to none
 
 
 @dataclass
@@ -56,6 +57,7 @@ class NaiveDirectory:
     def __init__(self) -> None:
         self.assemblies: dict[Key, dict[int, NaivePart]] = {}  # by session and name, by number
         self.outcomes: dict[Key, bool] = {}  # whether it was committed
+        self.scopes: dict[str, int] = {}  # the highest number each has published
         self.larges: dict[int, list[int]] = {}  # the fragments of every large event that ever was, by its entry
         self.kinds: dict[str, str] = {"_DMQ": "queue", "_LOG": "topic", "_ADMIN": "queue"}
         self.queues: dict[Key, list[NaiveEvent]] = {DEAD: [], ADMIN: []}
@@ -130,7 +132,7 @@ class NaiveDirectory:
 
     def part(self, entry: int, command: commands.Part, events: int) -> None:
         key = (command.session, command.assembly)
-        if command.session in self.sessions and key not in self.outcomes:
+        if command.session == STAGES or (command.session in self.sessions and key not in self.outcomes):
             made = NaivePart(entry, events, command.destination, command.fragments)
             self.assemblies.setdefault(key, {}).setdefault(command.number, made)
 
@@ -166,6 +168,22 @@ class NaiveDirectory:
             if listed != len(self.settle(key, settled.ranges)):
                 return False
         return True
+
+    # --- stages ------------------------------------------------------------------------------------------------------
+
+    def publish(self, entry: int, command: commands.Publish, stages: list[tuple[str, int]]) -> None:
+        is_new = command.number > self.scopes.get(command.scope, -1)
+        if is_new and not all(self.may_publish(*stage) for stage in stages):
+            return
+        self.scopes[command.scope] = max(command.number, self.scopes.get(command.scope, -1))
+        for name, _ in stages:
+            parts = self.assemblies.pop((STAGES, name), {})
+            for number in sorted(parts) if is_new else []:
+                self.place((parts[number].entry, parts[number].events, parts[number].destination), entry)
+
+    def may_publish(self, name: str, count: int) -> bool:
+        parts = self.assemblies.get((STAGES, name), {})
+        return sorted(parts) == list(range(1, count + 1)) and all(part.destination in self.kinds for part in parts.values())
 
     # --- the rest ----------------------------------------------------------------------------------------------------
 
@@ -269,6 +287,8 @@ class NaiveDirectory:
                 self.part(entry, command, events)
             case commands.Commit():
                 self.commit(entry, command)
+            case commands.Abandon() if command.session == STAGES:
+                self.assemblies.pop((STAGES, command.assembly), None)
             case commands.Abandon():
                 if (command.session, command.assembly) not in self.outcomes and command.session in self.sessions:
                     self.assemblies.pop((command.session, command.assembly), None)

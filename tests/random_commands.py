@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from hypothesis import strategies
 
 from holdfast.destination import command as commands
 from holdfast.destination.command import Command
-from holdfast.errors import TransactionAborted
+from holdfast.destination.publishing import encode_payload
+from holdfast.errors import NotPublished, TransactionAborted
 from holdfast.event import position
 from holdfast.event.position import Ranges
 from tests.machines import Manager, batch_of
-from tests.naive_directory import DEAD, Key, NaiveDirectory, traits_for
+from tests.naive_directory import DEAD, STAGES, Key, NaiveDirectory, traits_for
 
 Choice = tuple[int, int, int, int]
 number = strategies.integers(0, 255)
@@ -36,6 +39,7 @@ class Driver:
             "release", "reject", "dead", "attach", "attach", "detach", "subscribe", "unsubscribe", "create", "create", "delete",
             "open", "open", "forget", "claim", "carry", "configure",
             "part", "part", "part", "fragment", "fragment", "commit", "commit", "abandon",
+            "stage", "stage", "stage", "publish", "publish", "drop",
         ]  # fmt: skip
         for command in (
             commands.Create("orders", "queue"),
@@ -48,9 +52,14 @@ class Driver:
         ):
             self.apply(command)
 
-    def apply(self, command: Command, events: int = 0) -> None:
+    def apply(self, command: Command, events: int = 0, stages: list[tuple[str, int]] | None = None) -> None:
         self.commands.append(command)
         entry = len(self.manager.log) + 1
+        if isinstance(command, commands.Publish):
+            with contextlib.suppress(NotPublished):
+                self.manager.ask(command, encode_payload(stages))
+            self.naive.publish(entry, command, stages or [])
+            return
         if isinstance(command, commands.BatchCommand):
             self.manager.send(command.destination, events, command.producer, command.sequence, traits_for(entry))
         elif isinstance(command, commands.Carried):
@@ -214,6 +223,23 @@ class Driver:
 
     def _abandon(self, a: int, b: int, c: int) -> Command | None:
         return commands.Abandon(SESSIONS[a % 2], str(a % 4 // 2 + self.generation)) if b > 128 else None
+
+    # --- stages ------------------------------------------------------------------------------------------------------
+
+    def _stage(self, a: int, b: int, c: int) -> tuple[Command, int]:
+        name = f"s{a % 3}"
+        number = len(self.naive.assemblies.get((STAGES, name), {})) + 1 if c < 220 else 1 + c % 4
+        return commands.Part(STAGES, name, number, NAMES[b % 20 % 3 if b > 128 else b % 2]), 1 + b % 3
+
+    def _publish(self, a: int, b: int, c: int) -> tuple[Command, int, list[tuple[str, int]]]:
+        scope = f"q{a % 2}"
+        number = self.naive.scopes.get(scope, -1) + (1 + c % 3 if c < 200 else 0)
+        names = [f"s{(b + index) % 3}" for index in range(1 + a % 3)]
+        stages = [(name, len(self.naive.assemblies.get((STAGES, name), {})) + (c > 248)) for name in names]
+        return commands.Publish(STAGES, scope, number), 0, stages
+
+    def _drop(self, a: int, b: int, c: int) -> Command:
+        return commands.Abandon(STAGES, f"s{a % 3}")
 
     def _carry(self, a: int, b: int, c: int) -> Command | None:
         last = 1 + a % max(len(self.manager.log), 1)

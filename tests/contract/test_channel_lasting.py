@@ -9,7 +9,19 @@ import pytest
 
 from holdfast.channel.channel import Buffer, Purpose
 from holdfast.errors import NoSuchPosition
-from tests.contract.channels import KIB, PATIENCE_S, TIGHT, Kind, append_all, commands, fill, opened, read_up_to
+from tests.contract.channels import (
+    KIB,
+    PATIENCE_S,
+    TIGHT,
+    Kind,
+    OnJetStream,
+    OnJournal,
+    append_all,
+    commands,
+    fill,
+    opened,
+    read_up_to,
+)
 
 # --- rule 6: one snapshot, whole or not at all ------------------------------------------------------------------------
 
@@ -132,3 +144,21 @@ async def test_a_channel_that_is_opened_full_still_blocks_events_and_takes_upkee
 
         assert taken * 2 * KIB < TIGHT.size_bytes // 8
         await asyncio.wait_for(channel.append(bytes(2 * KIB), Purpose.UPKEEP), PATIENCE_S)
+
+
+# --- who it is --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_channel_has_an_id_that_it_keeps_and_no_other_has(lasting_kind: Kind) -> None:
+    async with opened(lasting_kind) as channel, opened(_another(lasting_kind)) as another:
+        first = channel.id
+        assert first and another.id != first
+    async with opened(lasting_kind) as channel:
+        assert channel.id == first
+
+
+def _another(kind: Kind) -> Kind:
+    if isinstance(kind, OnJournal):
+        return OnJournal(kind.folder.parent / "other")
+    assert isinstance(kind, OnJetStream)
+    return OnJetStream(kind.server)

@@ -36,11 +36,11 @@ def test_the_first_program_sends_receives_and_confirms_and_does_so_again(tmp_pat
     assert first != second
 
 
-def test_the_readme_shows_the_first_program() -> None:
-    (program,) = re.findall(r"```python\n(.+?)```", (TOP / "README.md").read_text(), re.DOTALL)
-    example = (TOP / "examples" / "first_program.py").read_text()
+def test_the_readme_shows_the_first_programs() -> None:
+    programs = re.findall(r"```python\n(.+?)```", (TOP / "README.md").read_text(), re.DOTALL)
+    examples = [(TOP / "examples" / name).read_text() for name in ("first_program.py", "first_table.py")]
 
-    assert program == example
+    assert programs == examples
 
 
 def test_the_boot_recorder_delivers_what_was_recorded_before_the_server_existed_first(tmp_path: Path) -> None:

@@ -17,11 +17,25 @@ import typer.main
 from holdfast.cli.failure import EXIT_CODES, USAGE
 from holdfast.cli.main import app
 from holdfast.node import users_file
+from holdfast.spark.pipelines.registry import PIPELINES
 from tests.certificates import Authority
 from tests.server_process import ServerProcess
 
 SERVE = "holdfast serve"
 BENCH = "holdfast bench"
+# Spark takes seconds to start: what these run is checked and not started. `tests/spark` runs each of them.
+ON_SPARK = {f"holdfast pipeline {pipeline.name}" for pipeline in PIPELINES}
+
+PIPELINE_SETTINGS = """
+destinations = "orders"
+[archive]
+subscription = "lake"
+checkpoint = "./checkpoints/archive"
+table = "./lake/events"
+[audit]
+subscription = "lake"
+table = "./lake/events"
+"""
 
 
 def _commands(command: Any, path: str = "holdfast") -> Iterator[tuple[str, Any]]:
@@ -74,8 +88,11 @@ def _serve(example: str, folder: Path, environment: dict[str, str]) -> None:
 
 
 def _prepare(folder: Path) -> None:
-    """What the examples take for granted: a certificate, and a users file."""
+    """What the examples take for granted: a certificate, a users file, what a pipeline is told and given."""
     folder.mkdir()
+    (folder / "pipeline.toml").write_text(PIPELINE_SETTINGS)
+    (folder / "rules.toml").write_text('[[rule]]\nname = "many"\nwindow = "1m"\nthreshold = 100\n')
+    (folder / "sent.jsonl").write_text('{"destination": "orders", "id": "1", "position": 262144}\n')
     certificate = Authority(folder / "authority").issue("localhost")
     certificate.certificate.rename(folder / "server.pem")
     certificate.key.rename(folder / "server.key")
@@ -89,6 +106,8 @@ def test_every_example_in_a_help_text_runs(tmp_path: Path, environment: dict[str
     for name, example in EXAMPLES:
         if name == SERVE:
             _serve(example, tmp_path / "here", environment)
+        elif name in ON_SPARK:
+            _run(f"{example} --check", tmp_path / "here", environment)
         elif name != BENCH:
             _run(example, tmp_path / "here", environment)
 

@@ -12,7 +12,7 @@ from holdfast.destination.directory import Directory
 from holdfast.destination.effect import BacklogDeleted, Finished, Placed
 from holdfast.destination.traits import PLAIN
 from holdfast.event import position
-from tests.naive_directory import DEAD, traits_for
+from tests.naive_directory import DEAD, STAGES, traits_for
 from tests.random_commands import Choice, Driver, choices
 
 
@@ -76,6 +76,10 @@ def check_assemblies(driver: Driver) -> None:
     for (session, name), is_committed in naive.outcomes.items():
         outcome = directory.assemblies.outcome(session, name)
         assert outcome is not None and (not outcome.reason) == is_committed
+    assert {scope: number for _, scope, number, _ in directory.scopes} == naive.scopes
+    staged = [parts for key, parts in naive.assemblies.items() if key[0] == STAGES]
+    totals = directory.assemblies.staged
+    assert (totals.stages, totals.parts) == (len(staged), sum(map(len, staged)))
     needed = {position.entry_of(event.position) for events in naive.queues.values() for event in events}
     larges = {entry: list(large.fragments) for entry, large in directory.bodies.larges.items()}
     assert larges == {entry: fragments for entry, fragments in naive.larges.items() if entry in needed}
@@ -133,6 +137,7 @@ def test_a_snapshot_at_any_point_restores_the_same_state_and_the_same_behaviour_
         copies.append(Directory.restore(driver.manager.directory.snapshot()))
         digest = driver.manager.directory.digest()
         assert {copy.digest() for copy in copies} == {digest}
+        assert {copy.assemblies.staged.bytes for copy in copies} == {driver.manager.directory.assemblies.staged.bytes}
         assert {copy.oldest_needed() for copy in copies} == {driver.manager.directory.oldest_needed()}
 
 

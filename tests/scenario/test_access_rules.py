@@ -41,6 +41,17 @@ async def _subscribe(client: Client, topic: str, name: str | None = "pager") -> 
         pass
 
 
+async def _own(client: Client, topic: str) -> None:
+    """Everything an owner does."""
+    reading = client.reading(topic, "lake")
+    async with reading.owner():
+        await reading.confirm_up_to((await reading.extent()).end)
+
+
+async def _read(client: Client, topic: str) -> None:
+    assert [slice async for slice in client.reading(topic, "lake").slices(0, 1)] == []
+
+
 Doing = Callable[[Client], Awaitable[Any]]
 
 
@@ -65,6 +76,12 @@ Doing = Callable[[Client], Awaitable[Any]]
         ("browse", "bills.*", lambda client: client.browse("bills.*", "pager").__aenter__()),
         ("browse", "bills", lambda client: client.describe("bills")),
         ("browse", "bills", lambda client: client.subscriptions("bills")),
+        ("browse", "orders.topic", lambda client: client.reading("orders.topic", "lake").extent()),
+        ("browse", "orders.topic", lambda client: client.reading("orders.topic", "lake").more(0, 0)),
+        ("browse", "orders.topic", lambda client: _read(client, "orders.topic")),
+        ("browse", "bills", lambda client: _own(client, "bills")),
+        ("browse", "bills.*", lambda client: _own(client, "bills.*")),
+        ("receive", "bills", lambda client: client._manage("confirm_up_to", None, topic="bills", subscription="lake", place=0)),
     ],
 )
 async def test_what_no_rule_allows_is_denied_naming_user_action_and_destination(
@@ -91,6 +108,8 @@ async def test_what_no_rule_allows_is_denied_naming_user_action_and_destination(
         lambda client: _subscribe(client, "made.topic"),
         lambda client: _subscribe(client, "made.topic", None),
         lambda client: client.describe("made.topic"),
+        lambda client: _own(client, "made.topic"),
+        lambda client: _read(client, "made.topic"),
         lambda client: client.delete_subscription("made.topic", "pager"),
         lambda client: client.status(),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from tests.scenario.command_line import Holdfast, holdfast, server
 
 __all__ = ["holdfast", "server"]
@@ -19,6 +21,18 @@ def test_browse_prints_what_waits_and_takes_nothing(holdfast: Holdfast) -> None:
     assert [event["data"] for event in large.json()] == [150]
     assert [event["data"] for event in received.json()] == [50, 150, 250]
     assert all("deliveries" not in event for event in received.json())
+
+
+def test_whole_events_say_when_they_were_accepted(holdfast: Holdfast) -> None:
+    before = datetime.now(UTC)
+    holdfast("send", "times", "--data", "1")
+    after = datetime.now(UTC)
+
+    (browsed,) = holdfast("browse", "times", "--json").json()
+    (received,) = holdfast("receive", "times", "--count", "1", "--json").json()
+
+    assert before <= datetime.fromisoformat(received["accepted_at"]) <= after
+    assert browsed["accepted_at"] == received["accepted_at"]
 
 
 def test_browse_of_what_is_not_there_or_cannot_be_understood_is_refused(holdfast: Holdfast) -> None:

@@ -10,7 +10,23 @@ from holdfast.destination import command
 from holdfast.errors import Blocked
 from holdfast.event.position import Ranges
 from holdfast.node.node import Node
-from holdfast.wire.frame import Answered, Attach, Credit, Deliver, Failed, ForgetProducer, Goodbye, Manage, Send, Settle
+from holdfast.wire.frame import (
+    MAGIC,
+    VERSIONS,
+    Answered,
+    Attach,
+    Credit,
+    Deliver,
+    Failed,
+    ForgetProducer,
+    Goodbye,
+    Hello,
+    Manage,
+    OpenSession,
+    Send,
+    SessionOpened,
+    Settle,
+)
 from tests.raw_client import FailingChannel, RawClient, batch_command, failing_node, fill
 
 MANY = 5_000
@@ -226,3 +242,27 @@ async def test_a_queue_that_is_being_created_is_no_topic() -> None:
         (refusal,) = await client.hear(Failed)
 
         assert (refusal.token, refusal.code) == (2, "wrong-kind")
+
+
+async def test_a_session_that_is_not_resumable_is_given_up_with_its_link_and_what_it_held_goes_to_another_at_once() -> None:
+    async with running() as (node, _):
+        await fill(node, 3)
+        other = await greeted(node)
+        passing = RawClient(node)
+        passing.say(Hello(MAGIC, list(VERSIONS)), session=0)
+        opened = await passing.ask(OpenSession, "passing", "", False)
+        await passing.receive()
+        await until_handed(passing, 3)
+        node.clients._timer.cancel()  # nobody looks for sessions that are overdue
+        passing.cut()
+
+        await other.receive()
+        await until_handed(other, 3)
+        again = await greeted(node)
+        assert not (await resumed(again, opened.session)).is_resumed
+
+
+async def resumed(client: RawClient, session: str) -> SessionOpened:
+    client.say(OpenSession(1 << 50, "again", session), session=2)
+    opened: list[SessionOpened] = await client.hear(SessionOpened, 2)
+    return next(each for each in opened if each.token == 1 << 50)

@@ -37,6 +37,7 @@ from holdfast.wire.frame import (
     Ping,
     Pong,
     PressureChanged,
+    Publish,
     ReadFragment,
     Receipted,
     ReceiverClosed,
@@ -54,12 +55,13 @@ EXAMPLES: list[Message] = [
     DetachReceiver(1, 1), Manage(1, "list", {}), Answered(1), Failed(1, "c", "refused", "s"), ReceiverClosed(1, "c", "s"),
     PressureChanged(True, 0, ""), Ping(), Pong(), Goodbye(), ForgetProducer(1, "p"),
     Browse(1, "q"), Browsed(1, [], 0, True), Part(1), Commit(1, "a", 0), Abandon(1, "a"), ReadFragment(1, 1, 1, 0), Fragment(1),
+    Publish(1, "q", 0, [("s", 1)]),
     DestinationPressure("q", True),
 ]  # fmt: skip
 BOTH: set[type[Message]] = {Ping, Pong, Goodbye}
 OF_CLIENT: set[type[Message]] = BOTH | {
     OpenSession, CloseSession, OpenProducer, ForgetProducer, Send, Attach, Credit, Settle, DetachReceiver, Manage,
-    Browse, Part, Commit, Abandon, ReadFragment,
+    Browse, Part, Commit, Abandon, ReadFragment, Publish,
 }  # fmt: skip
 OF_SERVER: set[type[Message]] = BOTH | {
     SessionOpened, Receipted, Deliver, Answered, Failed, ReceiverClosed, PressureChanged, Browsed, Fragment, DestinationPressure,

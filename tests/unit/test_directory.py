@@ -249,13 +249,14 @@ def test_administration_is_told_what_there_is(manager: Manager) -> None:
     manager.send("alerts", 2)
 
     assert manager.directory.describe("orders") == {
-        "name": "orders", "kind": "queue", "waiting": 3, "receivers": 1, "redelivery_limit": 0, "redelivery_delay": 0.0,
+        "name": "orders", "kind": "queue", "waiting": 3, "receivers": 1, "accepted": 3, "confirmed": 0,
+        "dead": 0, "expired": 0, "redelivery_limit": 0, "redelivery_delay": 0.0,
         "redelivery_factor": 1, "redelivery_delay_max": 0.0, "events_max": 0, "bytes_max": 0, "low_percent": 80,
     }  # fmt: skip
     assert manager.directory.describe("alerts")["subscriptions"] == [
         {
-            "name": "audit", "waiting": 2, "receivers": 1, "is_durable": True, "is_shared": False, "no_local": False,
-            "selector": None, "pattern": None,
+            "name": "audit", "waiting": 2, "receivers": 1, "accepted": 2, "confirmed": 0, "dead": 0, "expired": 0,
+            "is_durable": True, "is_shared": False, "no_local": False, "selector": None, "pattern": None,
         }
     ]  # fmt: skip
     assert [each["name"] for each in manager.directory.list()] == ["_ADMIN", "_DMQ", "_LOG", "alerts", "orders"]

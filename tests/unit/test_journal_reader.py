@@ -91,3 +91,54 @@ def test_damage_is_damage_for_a_reader_too() -> None:
 def test_a_folder_without_a_journal_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotAJournal):
         JournalReader(tmp_path)
+
+
+def test_a_reader_finds_the_newest_whole_snapshot_that_is_durable_also_behind_released_segments() -> None:
+    disk = SimulatedDisk()
+    journal = Journal.open(FOLDER, SMALL, disk=disk)
+    reader = JournalReader(FOLDER, disk=disk)
+    assert reader.load_snapshot() is None
+
+    for number in range(30):
+        journal.append([bytes(3000)])
+        journal.save_snapshot(journal.durable, [b"state", b"of %d" % number])
+        journal.append([bytes(3000)] * 2)
+        journal.release(journal.durable)
+        reader.refresh()
+
+        snapshot = reader.load_snapshot()
+
+        assert snapshot == journal.load_snapshot()
+        assert snapshot is not None
+        assert [bytes(chunk) for chunk in snapshot.chunks] == [b"state", b"of %d" % number]
+
+
+def test_a_snapshot_whose_segments_were_begun_anew_meanwhile_is_not_damage_but_followed_by_a_newer_one() -> None:
+    disk = SimulatedDisk()
+    journal = Journal.open(FOLDER, SMALL, disk=disk)
+    journal.append([b"one"])
+    journal.save_snapshot(1, [b"old"])
+    reader = JournalReader(FOLDER, disk=disk)
+
+    for _ in range(40):
+        journal.append([bytes(3000)])
+        journal.save_snapshot(journal.durable, [b"new"])
+        journal.release(journal.durable)
+
+    with pytest.raises(NoSuchPosition):
+        reader.fetch([1])
+    snapshot = reader.load_snapshot()
+    assert snapshot is not None
+    assert (snapshot.at, [bytes(chunk) for chunk in snapshot.chunks]) == (journal.durable, [b"new"])
+
+
+def test_a_reader_fetches_single_entries_and_says_what_is_released() -> None:
+    disk = SimulatedDisk()
+    journal = Journal.open(FOLDER, SMALL, disk=disk)
+    journal.append([b"one", b"two", b"three"])
+    reader = JournalReader(FOLDER, disk=disk)
+
+    assert [bytes(command) for command in reader.fetch([3, 1])] == [b"three", b"one"]
+    assert reader.id == journal.id.hex()
+    with pytest.raises(NoSuchPosition):
+        reader.fetch([4])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.destination.bodies import destination_in
+from holdfast.destination.bodies import body_in
 from holdfast.destination.command import (
     Attach,
     BatchCommand,
@@ -214,8 +214,8 @@ def test_where_an_event_was_sent_is_known_also_after_it_was_carried_rule_9(manag
     entry = manager.send("news.eu")
     body = bytes(manager.directory.batch_in(manager.log[entry - 1], entry))
 
-    assert destination_in(manager.log[entry - 1], entry) == "news.eu"
-    assert destination_in(encode(Carried(1, [entry], [len(body)], ["news.eu"]), body), entry) == "news.eu"
+    assert body_in(manager.log[entry - 1], entry).destination == "news.eu"
+    assert body_in(encode(Carried(1, [entry], [len(body)], ["news.eu"]), body), entry).destination == "news.eu"
 
 
 # --- temporary destinations ------------------------------------------------------------------------------------------

@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.channel.channel import Buffer, Purpose, Receipt, Told
+from holdfast.destination import command
+from holdfast.destination.command import BatchCommand
 from holdfast.node.turns import BESIDE_QUIET_BYTES_MAX, QUIET_BYTES_MAX, UNDER_WAY_BYTES_MAX, Turns
 
 BATCH = bytes(UNDER_WAY_BYTES_MAX // 4)
+MINE = BatchCommand("orders", "mine", 1)
 
 
 class SlowChannel:
@@ -32,9 +35,14 @@ class Timers:
 
     def __init__(self) -> None:
         self.due: list[Callable[[], None]] = []
+        self.us = 0
 
     def now_ms(self) -> int:
         return 0
+
+    def now_us(self) -> int:
+        self.us += 1
+        return self.us
 
     def call_later(self, delay_ms: int, function: Callable[[], None]) -> Any:
         self.due.append(function)
@@ -47,7 +55,8 @@ class Timers:
 
 def flood(turns: Turns, session: str, count: int, told: list[Any]) -> None:
     for number in range(count):
-        turns.submit(session, bytes((number,)) + BATCH, lambda outcome, number=number: told.append(number))  # type: ignore[misc]
+        sent = BatchCommand("orders", session, number)
+        turns.submit(session, sent, BATCH, lambda outcome, number=number: told.append(number))  # type: ignore[misc]
 
 
 def test_what_a_quiet_session_sends_waits_for_a_part_of_what_another_floods_with_b22() -> None:
@@ -56,7 +65,7 @@ def test_what_a_quiet_session_sends_waits_for_a_part_of_what_another_floods_with
     turns = Turns(channel, timers)  # type: ignore[arg-type]
     flood(turns, "flood", 40, told)
 
-    turns.submit("quiet", b"mine", lambda outcome: told.append("mine"))
+    turns.submit("quiet", MINE, b"mine", lambda outcome: told.append("mine"))
 
     assert len(channel.waiting) <= 6
     while channel.waiting or timers.due:
@@ -73,7 +82,7 @@ def test_beside_a_quiet_session_a_flood_has_little_under_way_and_pauses_b22(monk
     channel, timers = SlowChannel(), Timers()
     told: list[Any] = []
     turns = Turns(channel, timers)  # type: ignore[arg-type]
-    turns.submit("quiet", b"mine", lambda outcome: told.append("mine"))
+    turns.submit("quiet", MINE, b"mine", lambda outcome: told.append("mine"))
     flood(turns, "flood", 12, told)
 
     assert sum(len(body) for body, _ in channel.waiting) < BESIDE_QUIET_BYTES_MAX + len(BATCH) + QUIET_BYTES_MAX
@@ -95,7 +104,7 @@ def test_a_session_that_sends_one_by_one_is_not_beside_itself(monkeypatch: Any) 
     channel = SlowChannel()
     told: list[Any] = []
     turns = Turns(channel, Timers())  # type: ignore[arg-type]
-    turns.submit("both", b"mine", lambda outcome: told.append("mine"))
+    turns.submit("both", MINE, b"mine", lambda outcome: told.append("mine"))
     channel.sync_one()
 
     flood(turns, "both", 12, told)
@@ -122,7 +131,7 @@ def test_what_waits_for_its_turn_is_dropped_with_the_link_and_nothing_else_is() 
     told: list[Any] = []
     turns = Turns(channel, Timers())  # type: ignore[arg-type]
     flood(turns, "flood", 40, told)
-    turns.submit("quiet", b"mine", lambda outcome: told.append("mine"))
+    turns.submit("quiet", MINE, b"mine", lambda outcome: told.append("mine"))
 
     turns.drop("flood")
     while channel.waiting:
@@ -131,3 +140,20 @@ def test_what_waits_for_its_turn_is_dropped_with_the_link_and_nothing_else_is() 
 
     assert told == [0, 1, 2, 3, "mine"]
     assert len(channel.waiting) == 1
+
+
+def test_a_batch_has_the_time_at_which_it_went_in_however_long_it_waited_and_whatever_it_said_before() -> None:
+    channel, timers = SlowChannel(), Timers()
+    turns = Turns(channel, timers)  # type: ignore[arg-type]
+    for number in range(40):
+        turns.submit("flood", BatchCommand("orders", "flood", number, 1 << 60), BATCH, lambda outcome: None)
+    turns.submit("quiet", MINE, b"mine", lambda outcome: None)
+
+    while channel.waiting or timers.due:
+        while channel.waiting:
+            channel.sync_one()
+        timers.pass_by()
+
+    written = [command.decode(body) for body in channel.written]
+    assert [made.accepted_us for made, _ in written] == list(range(1, 42))  # type: ignore[attr-defined]
+    assert sum(payload == BATCH for _, payload in written) == 40
