@@ -2,50 +2,23 @@
 
 from __future__ import annotations
 
-import time
-from types import TracebackType
-
-from rich.console import Console
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from examples.demo.account import Account
+from examples.demo.live_screen import LiveScreen
 
-PLAIN_EVERY_S = 2.0
 
-
-class Screen:
+class Screen(LiveScreen):
     def __init__(self) -> None:
-        self._console = Console(highlight=False)
-        self._began = time.monotonic()
-        self._notes: list[str] = []
-        self._printed_at = 0.0
-        self._live = Live(console=self._console, refresh_per_second=8) if self._console.is_terminal else None
-
-    def __enter__(self) -> Screen:
-        if self._live is not None:
-            self._live.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._live is not None:
-            self._live.stop()
-
-    def note(self, sentence: str) -> None:
-        """Something happened."""
-        line = f"{time.monotonic() - self._began:5.1f} s  {sentence}"
-        self._notes.append(line)
-        if self._live is None:
-            self._console.print(line, soft_wrap=True)
+        super().__init__(refresh_per_second=8, plain_every_s=2.0)
 
     def show(self, account: Account, is_up: bool) -> None:
         """How things are."""
-        if self._live is not None:
-            self._live.update(self._picture(account, is_up))
-        elif time.monotonic() - self._printed_at >= PLAIN_EVERY_S:
-            self._printed_at = time.monotonic()
-            self.note(f"accepted {account.accepted_count:,}   confirmed {account.confirmed_count:,}")
+        self.update(
+            lambda: self._picture(account, is_up),
+            lambda: f"accepted {account.accepted_count:,}   confirmed {account.confirmed_count:,}",
+        )
 
     def _picture(self, account: Account, is_up: bool) -> Table:
         table = Table(title="Holdfast: producers, recipients, and a server that is killed", title_justify="left", min_width=70)

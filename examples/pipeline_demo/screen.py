@@ -2,56 +2,26 @@
 
 from __future__ import annotations
 
-import time
-from types import TracebackType
-
 import msgspec
-from rich.console import Console
-from rich.live import Live
 from rich.table import Table
 
+from examples.demo.live_screen import LiveScreen
 from examples.pipeline_demo.outcome import Outcome
 from examples.pipeline_demo.picture import strips
 from examples.pipeline_demo.story import DRIVER, SERVER, Pipeline, Story
 from holdfast.spark.pipelines.audit_report import Report
 from holdfast.spark.pipelines.audit_terminal import print_report
 
-PLAIN_EVERY_S = 4.0
 NOTES_SHOWN = 8
 
 
-class Screen:
+class Screen(LiveScreen):
     def __init__(self) -> None:
-        self._console = Console(highlight=False)
-        self._began = time.monotonic()
-        self._notes: list[str] = []
-        self._printed_at = 0.0
-        self._live = Live(console=self._console, refresh_per_second=4) if self._console.is_terminal else None
-
-    def __enter__(self) -> Screen:
-        if self._live is not None:
-            self._live.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._live is not None:
-            self._live.stop()
-
-    def note(self, sentence: str) -> None:
-        """Something happened."""
-        line = f"{time.monotonic() - self._began:5.1f} s  {sentence}"
-        self._notes.append(line)
-        if self._live is None:
-            self._console.print(line, soft_wrap=True)
+        super().__init__(refresh_per_second=4, plain_every_s=4.0)
 
     def show(self, story: Story) -> None:
         """How things are."""
-        if self._live is not None:
-            self._live.update(self._picture(story))
-        elif time.monotonic() - self._printed_at >= PLAIN_EVERY_S:
-            self._printed_at = time.monotonic()
-            rows = "   ".join(f"{each.name} {each.rows:,}" for each in story.pipelines.values())
-            self.note(f"receipted {sum(story.receipted.values()):,}   {rows}   lag {_lag(story.pipelines['archive'])}")
+        self.update(lambda: self._picture(story), lambda: _line(story))
 
     def _picture(self, story: Story) -> Table:
         server = "[green]up[/]" if story.is_server_up else "[bold red]dead[/]"
@@ -111,3 +81,8 @@ def _account(story: Story, outcome: Outcome) -> list[tuple[str, str]]:
         ("windows of statistics", f"{len(outcome.windows):,}, {outcome.wrong_windows:,} of them differ from the table"),
         ("alerts", f"{len(outcome.alerts):,}, {outcome.repeated_alerts:,} of them twice"),
     ]
+
+
+def _line(story: Story) -> str:
+    rows = "   ".join(f"{each.name} {each.rows:,}" for each in story.pipelines.values())
+    return f"receipted {sum(story.receipted.values()):,}   {rows}   lag {_lag(story.pipelines['archive'])}"
