@@ -32,8 +32,8 @@ from examples.pipeline_demo.screen import Screen
 from examples.pipeline_demo.story import DRIVER, SERVER, Kill, Story
 from holdfast.errors import Refused
 from holdfast.spark.java import find_java
-from holdfast.spark.pipelines.audit_page import page
-from holdfast.spark.pipelines.audit_report import Report
+from holdfast.spark.pipelines.auditing.page import page
+from holdfast.spark.pipelines.auditing.report import Report
 
 RESULTS = Path("build/pipeline-demo")
 LOOK_S = 0.1

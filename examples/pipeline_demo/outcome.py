@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from examples.pipeline_demo import places
-from holdfast.spark.pipelines.audit_settings import AuditSettings
+from holdfast.spark.pipelines.auditing.settings import AuditSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

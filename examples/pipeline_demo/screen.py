@@ -9,8 +9,8 @@ from examples.demo.live_screen import LiveScreen
 from examples.pipeline_demo.outcome import Outcome
 from examples.pipeline_demo.picture import strips
 from examples.pipeline_demo.story import DRIVER, SERVER, Pipeline, Story
-from holdfast.spark.pipelines.audit_report import Report
-from holdfast.spark.pipelines.audit_terminal import print_report
+from holdfast.spark.pipelines.auditing.report import Report
+from holdfast.spark.pipelines.auditing.terminal import print_report
 
 NOTES_SHOWN = 8
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from holdfast.event.batch import Batch, verify
 from holdfast.event.event import Head, LargeBody
 from holdfast.event.identifier import Counter
-from holdfast.spark.columns import to_record_batches
-from holdfast.spark.rows import RowSettings, to_batches
-from holdfast.spark.schema import COLUMNS, Layout
+from holdfast.spark.columns.columns import to_record_batches
+from holdfast.spark.columns.schema import COLUMNS, Layout
+from holdfast.spark.sink.rows import RowSettings, to_batches
 from tests.spark_slices import MadeSlice, rows_of, slice_of
 
 MOMENTS_US = st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999)

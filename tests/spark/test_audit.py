@@ -12,10 +12,10 @@ from pyspark.sql import functions as F
 from holdfast.errors import BadSetting
 from holdfast.event import identifier
 from holdfast.event.identifier import Parts, compose, to_text
-from holdfast.spark.pipelines.audit_identifiers import counter_of, id_of, producer_of, started_at
-from holdfast.spark.pipelines.audit_reconciliation import Reconciliation, reconcile
-from holdfast.spark.pipelines.audit_report import Account, Report
-from holdfast.spark.pipelines.audit_summary import summarise
+from holdfast.spark.pipelines.auditing.identifiers import counter_of, id_of, producer_of, started_at
+from holdfast.spark.pipelines.auditing.reconciliation import Reconciliation, reconcile
+from holdfast.spark.pipelines.auditing.report import Account, Report
+from holdfast.spark.pipelines.auditing.summary import summarise
 
 pytestmark = pytest.mark.spark
 

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType, TimestampType
 
 from holdfast.errors import BadEvent, BadSetting, DiskFailed, Refused
-from holdfast.spark.lake import Lake, local_folder
-from holdfast.spark.lake_format import LakeSource
+from holdfast.spark.lake.format import LakeSource
+from holdfast.spark.lake.table import Lake, local_folder
 from tests.spark.lake_rows import SPARK_SCHEMA, add_batch, positions, rows, stream_writer, write
 
 
@@ -132,7 +132,7 @@ def test_a_task_that_is_not_told_its_query_is_refused(tmp_path: Path) -> None:
 def test_commits_of_two_processes_wait_for_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = stream_writer(tmp_path)
     message = write(writer, rows([1]))
-    monkeypatch.setattr("holdfast.spark.lake.LOCK_WAIT_S", 0.1)
+    monkeypatch.setattr("holdfast.spark.lake.table.LOCK_WAIT_S", 0.1)
 
     with Lake(str(tmp_path))._locked(), pytest.raises(Exception, match="another process has been committing"):
         writer.commit([message], 0)

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from holdfast.errors import BadEvent, Damaged
-from holdfast.spark import lake_files
+from holdfast.spark.lake import files
 from tests.spark.lake_rows import (
     NOON,
     QUERY,
@@ -215,9 +215,9 @@ def test_rows_of_many_destinations_in_any_order_come_into_few_files_each(tmp_pat
 
 
 def test_more_partitions_than_may_be_open_and_little_memory_lose_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lake_files, "OPEN_MAX", 2)
-    monkeypatch.setattr(lake_files, "GATHERED_BYTES_MAX", 10_000)
-    monkeypatch.setattr(lake_files, "GROUP_ROWS", 64)
+    monkeypatch.setattr(files, "OPEN_MAX", 2)
+    monkeypatch.setattr(files, "GATHERED_BYTES_MAX", 10_000)
+    monkeypatch.setattr(files, "GROUP_ROWS", 64)
     writer = stream_writer(tmp_path)
 
     writer.commit([write(writer, *(rows(range(start, start + 300), ("a", "b", "c")) for start in range(0, 900, 300)))], 0)
@@ -278,7 +278,7 @@ def test_a_commit_that_a_power_cut_tore_is_set_aside_and_its_batch_is_committed_
 def test_a_checkpoint_of_the_log_that_a_power_cut_tore_hides_nothing(
     tmp_path: Path, left: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.spark.lake.CHECKPOINT_VERSIONS", 4)
+    monkeypatch.setattr("holdfast.spark.lake.table.CHECKPOINT_VERSIONS", 4)
     for number in range(5):
         add_batch(tmp_path, number, rows([number]))
     os.truncate(tmp_path / "_delta_log" / f"{4:020}.checkpoint.parquet", left)

@@ -11,8 +11,8 @@ import pytest
 from deltalake import DeltaTable
 
 from holdfast.errors import BadSetting, Damaged, Unavailable
-from holdfast.spark.lake import Lake
-from holdfast.spark.lake_upkeep import Compacted, compact, retain, vacuum
+from holdfast.spark.lake.table import Lake
+from holdfast.spark.lake.upkeep import Compacted, compact, retain, vacuum
 from tests.spark.lake_rows import NOON, QUERY, add_batch, days_ago, parquet_files, positions, rows, stream_writer, write
 
 HOUR_S = 3600

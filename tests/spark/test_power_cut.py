@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import blocking
 from holdfast.spark.java import find_java
-from holdfast.spark.lake import Lake
+from holdfast.spark.lake.table import Lake
 from tests.server_process import ServerProcess
 from tests.spark.killed_query import SUBSCRIPTION, TOPICS
 from tests.spark.killing import SERVER, check_confirmed_to_the_head, check_each_once

@@ -63,13 +63,13 @@ print(type(reader).__module__, type(reader).__name__, type(reader.getDefaultRead
     )
 
     assert planned.split() == ["holdfast", "id,data", "HoldfastStreamReader"]
-    assert read.split() == ["holdfast.spark.stream_reader", "HoldfastStreamReader", "ReadAllAvailable", "holdfast"]
+    assert read.split() == ["holdfast.spark.source.stream_reader", "HoldfastStreamReader", "ReadAllAvailable", "holdfast"]
 
 
 def test_the_archive_holds_what_a_client_needs_and_is_small_enough_to_travel(archive: bytes) -> None:
     with tarfile.open(fileobj=BytesIO(archive)) as opened:
         names = opened.getnames()
 
-    assert "holdfast/spark/source.py" in names
+    assert "holdfast/spark/format.py" in names
     assert {name for name in NEEDED if any(each.startswith(name) for each in names)} == set(NEEDED)
     assert len(archive) < 1_500_000

@@ -26,8 +26,8 @@ from holdfast.errors import (
     Refused,
     Unreachable,
 )
-from holdfast.spark.sink import HoldfastStreamWriter, HoldfastWriter, SinkMessage
-from holdfast.spark.source import HoldfastSource
+from holdfast.spark.format import HoldfastSource
+from holdfast.spark.sink.sink import HoldfastStreamWriter, HoldfastWriter, SinkMessage
 from tests.running_server import running
 from tests.server_process import ServerProcess, free_port
 from tests.spark.lake_rows import task

@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 
 import holdfast.blocking
 from holdfast.errors import CheckpointMismatch, LoginFailed, Refused, SubscriptionInUse, Unreachable, WrongKind
-from holdfast.spark.driver import Driver
 from holdfast.spark.java import find_java
-from holdfast.spark.offsets import Mark, Marks, read, written
 from holdfast.spark.options import StreamOptions
-from holdfast.spark.owning import Allowance
+from holdfast.spark.source.driver import Driver
+from holdfast.spark.source.offsets import Mark, Marks, read, written
+from holdfast.spark.source.owning import Allowance
 from tests.protected_server import ProtectedServer
 from tests.server_process import ServerProcess, free_port
 from tests.spark.streams import send, waiting

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from holdfast.errors import BadSetting
-from holdfast.spark.lake_format import LakeOptions
+from holdfast.spark.lake.format import LakeOptions
 from holdfast.spark.options import BatchOptions, SinkOptions, StreamOptions
 from holdfast.spark.pipelines.registry import PIPELINES
 from holdfast.spark.pipelines.rules import load_rules

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from holdfast.event.identifier import Parts, compose, to_text
-from holdfast.spark.pipelines.audit_page import page
-from holdfast.spark.pipelines.audit_report import (
+from holdfast.spark.pipelines.auditing.page import page
+from holdfast.spark.pipelines.auditing.report import (
     NAMED_MAX,
     Account,
     Counted,
@@ -22,7 +22,7 @@ from holdfast.spark.pipelines.audit_report import (
     Report,
     Stranger,
 )
-from holdfast.spark.pipelines.audit_terminal import print_report
+from holdfast.spark.pipelines.auditing.terminal import print_report
 
 ANN = compose(Parts(1_790_000_000_123, 3, 77, 0))
 _VOID = {"meta", "line"}

@@ -12,10 +12,10 @@ from holdfast.errors import BatchDamaged
 from holdfast.event.batch import Batch, UnreadBatch, encode
 from holdfast.event.event import Event, Head, LargeBody, encode_head
 from holdfast.event.identifier import to_text
-from holdfast.spark.columns import BYTES_MAX, to_record_batches
-from holdfast.spark.heads import ALIKE_MIN, UNREADABLE, Heads
-from holdfast.spark.id_texts import id_texts
-from holdfast.spark.schema import COLUMNS, Layout
+from holdfast.spark.columns.columns import BYTES_MAX, to_record_batches
+from holdfast.spark.columns.heads import ALIKE_MIN, UNREADABLE, Heads
+from holdfast.spark.columns.id_texts import id_texts
+from holdfast.spark.columns.schema import COLUMNS, Layout
 from tests.spark_slices import MadeSlice, plain_slice, rows_of, slice_of, slice_of_events
 
 ALL = Layout.of()

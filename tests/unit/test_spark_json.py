@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.event.event import Head, LargeBody
-from holdfast.spark import ddl
-from holdfast.spark.columns import to_record_batches
-from holdfast.spark.json_data import parse
-from holdfast.spark.schema import Layout
+from holdfast.spark.columns import ddl
+from holdfast.spark.columns.columns import to_record_batches
+from holdfast.spark.columns.json_data import parse
+from holdfast.spark.columns.schema import Layout
 from tests.spark_slices import slice_of
 
 ORDER = "id BIGINT NOT NULL, name STRING, lines ARRAY<STRUCT<sku: STRING, n: TINYINT>>, labels MAP<STRING, DOUBLE>"

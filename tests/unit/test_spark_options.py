@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import pytest
 
 from holdfast.errors import BadName, BadPattern, BadSelector, BadSetting, BadUrl, Refused
+from holdfast.spark.columns.schema import COLUMNS
 from holdfast.spark.options import BatchOptions, Destination, SinkOptions, SourceOptions, StreamOptions
-from holdfast.spark.schema import COLUMNS
 
 URL = {"url": "holdfast://localhost"}
 STREAM = {**URL, "destinations": "orders", "subscription": "lake"}

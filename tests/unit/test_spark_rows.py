@@ -14,10 +14,10 @@ from holdfast.errors import BadEvent, BadName, Refused, TooLarge
 from holdfast.event.batch import Batch, verify
 from holdfast.event.event import Head, LargeBody, decode_head
 from holdfast.event.identifier import Counter
-from holdfast.spark.columns import to_record_batches
-from holdfast.spark.row_columns import KNOWN, RowColumns
-from holdfast.spark.rows import Encoded, RowSettings, to_batches
-from holdfast.spark.schema import PROPERTIES, TIMESTAMP, Layout
+from holdfast.spark.columns.columns import to_record_batches
+from holdfast.spark.columns.schema import PROPERTIES, TIMESTAMP, Layout
+from holdfast.spark.sink.row_columns import KNOWN, RowColumns
+from holdfast.spark.sink.rows import Encoded, RowSettings, to_batches
 from tests.spark_slices import MadeSlice, plain_slice, rows_of, slice_of
 
 NOW_US = 1_700_000_000_123_456

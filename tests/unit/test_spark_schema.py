@@ -10,8 +10,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from holdfast.errors import BadSetting
-from holdfast.spark import ddl
-from holdfast.spark.schema import COLUMNS, Layout
+from holdfast.spark.columns import ddl
+from holdfast.spark.columns.schema import COLUMNS, Layout
 
 EVERYTHING = (
     "b BOOLEAN NOT NULL, t TINYINT, s SMALLINT, i INT, l BIGINT COMMENT 'it''s', f FLOAT, d DOUBLE, m DECIMAL(38, 9), n DECIMAL, "

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from holdfast.client.reading import Extent
-from holdfast.spark.offsets import Mark, Range, ranges, thinned, written
-from holdfast.spark.owning import Allowance
-from holdfast.spark.planning import PIECE_EVENTS_MAX, pieces_of
-from holdfast.spark.safety import Aged, Synced, safety
+from holdfast.spark.source.offsets import Mark, Range, ranges, thinned, written
+from holdfast.spark.source.owning import Allowance
+from holdfast.spark.source.planning import PIECE_EVENTS_MAX, pieces_of
+from holdfast.spark.source.safety import Aged, Synced, safety
 
 
 def extent(events: int, size: int = 0) -> Extent:

@@ -19,8 +19,8 @@ import logging
 import os
 
 from holdfast.errors import BadSetting, DiskFailed
-from holdfast.spark.lake import local_folder
-from holdfast.spark.lake_files import sync_folder
+from holdfast.spark.lake.files import sync_folder
+from holdfast.spark.lake.table import local_folder
 
 log = logging.getLogger("holdfast.spark.checkpoint")
 

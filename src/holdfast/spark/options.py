@@ -25,9 +25,9 @@ from holdfast.errors import BadName, BadPattern, BadSelector, BadSetting
 from holdfast.event.event import PRIORITY_DEFAULT, PRIORITY_MAX, TYPE_DEFAULT
 from holdfast.event.pattern import Pattern
 from holdfast.event.selector import parse_optional
+from holdfast.spark.columns.schema import FORMATS, Format, Layout
 from holdfast.spark.given import Given
-from holdfast.spark.rows import RowSettings
-from holdfast.spark.schema import FORMATS, Format, Layout
+from holdfast.spark.sink.rows import RowSettings
 
 TIMEOUT_SECONDS = 60.0
 # Spark asks every 10 ms when nothing has come: the server is asked to answer only when something has, or after so long.

@@ -1,7 +1,7 @@
 """`register(spark)`: the formats of this package in a session.
 
-    holdfast         events of a server, as a stream or as they lie; and rows as events     holdfast.spark.source
-    holdfast_lake    rows into a lake table, exactly once; and out of it                    holdfast.spark.lake_format
+    holdfast         events of a server, as a stream or as they lie; and rows as events     holdfast.spark.format
+    holdfast_lake    rows into a lake table, exactly once; and out of it                    holdfast.spark.lake.format
 
 Spark finds the first by itself where the package is installed (`pyspark_holdfast`). On a cluster, or through Spark Connect, the
 package travels with the data source, so that the nodes need Spark's own Python packages and nothing else.
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 FOUND_BY_ITSELF = ("pyspark_holdfast", "holdfast")
 FORMATS = {
-    "holdfast": ("holdfast.spark.source", "HoldfastSource"),
-    "holdfast_lake": ("holdfast.spark.lake_format", "LakeSource"),
+    "holdfast": ("holdfast.spark.format", "HoldfastSource"),
+    "holdfast_lake": ("holdfast.spark.lake.format", "LakeSource"),
 }
 
 

@@ -2,8 +2,8 @@
 
     inputs ─▶ reconciliation ─▶ report ─▶ terminal, JSON, page
 
-`holdfast.spark.pipelines.audit_reconciliation` says what is held against what. A report with something lost or duplicated in it
-ends the command with Damaged: an operator has to look.
+`auditing.reconciliation` says what is held against what. A report with something lost or duplicated in it ends the command with
+Damaged: an operator has to look.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import msgspec
 
 from holdfast.client.url import without_password
 from holdfast.errors import Damaged
-from holdfast.spark.pipelines.audit_inputs import Inputs
-from holdfast.spark.pipelines.audit_page import page
-from holdfast.spark.pipelines.audit_reconciliation import events_of, of_events
-from holdfast.spark.pipelines.audit_settings import listed
-from holdfast.spark.pipelines.audit_summary import summarise
-from holdfast.spark.pipelines.audit_terminal import print_report
+from holdfast.spark.pipelines.auditing.inputs import Inputs
+from holdfast.spark.pipelines.auditing.page import page
+from holdfast.spark.pipelines.auditing.reconciliation import events_of, of_events
+from holdfast.spark.pipelines.auditing.settings import listed
+from holdfast.spark.pipelines.auditing.summary import summarise
+from holdfast.spark.pipelines.auditing.terminal import print_report
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from holdfast.spark.pipelines.audit_report import Account, Report
-    from holdfast.spark.pipelines.audit_settings import AuditSettings
+    from holdfast.spark.pipelines.auditing.report import Account, Report
+    from holdfast.spark.pipelines.auditing.settings import AuditSettings
     from holdfast.spark.pipelines.progress import Reporter
     from holdfast.spark.pipelines.runner import Stop
 

@@ -14,7 +14,7 @@ from typing import Annotated, Literal, NamedTuple
 from msgspec import Meta
 
 from holdfast.errors import BadSetting
-from holdfast.spark.pipelines.audit_settings import AuditSettings
+from holdfast.spark.pipelines.auditing.settings import AuditSettings
 from holdfast.spark.pipelines.settings import KeptSettings, Settings, StreamSettings, needed, seconds, shown_as
 
 Period = float | str

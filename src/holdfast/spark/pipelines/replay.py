@@ -118,7 +118,7 @@ def files_of(table: str) -> list[TableFile]:
     """The files of the table's newest version that hold anything."""
     import pyarrow as pa
 
-    from holdfast.spark.lake import Lake, local_folder
+    from holdfast.spark.lake.table import Lake, local_folder
 
     actions = pa.table(Lake(local_folder(table)).table().get_add_actions(flatten=True)).to_pylist()
     return [_file(table, action) for action in actions if action["num_records"]]
@@ -179,8 +179,8 @@ class Archive:
 
     def _read(self, files: list[TableFile]) -> DataFrame:
         """The files, with the destination that each is of: it is not in them."""
-        from holdfast.spark.lake import local_folder
-        from holdfast.spark.lake_source import schema_of
+        from holdfast.spark.lake.source import schema_of
+        from holdfast.spark.lake.table import local_folder
 
         folder = local_folder(self._settings.table)
         kept = [field for field in schema_of(folder) if field.name not in ("date", "destination")]

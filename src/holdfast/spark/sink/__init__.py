@@ -1,0 +1,1 @@
+"""Writing: rows become batches of events, staged by tasks and published once for each batch of a query."""
