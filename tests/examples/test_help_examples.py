@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import deltalake
+import pyarrow as pa
 import pytest
 import typer.main
 
@@ -88,11 +90,12 @@ def _serve(example: str, folder: Path, environment: dict[str, str]) -> None:
 
 
 def _prepare(folder: Path) -> None:
-    """What the examples take for granted: a certificate, a users file, what a pipeline is told and given."""
+    """What the examples take for granted: a certificate, a users file, a lake table, what a pipeline is told and given."""
     folder.mkdir()
     (folder / "pipeline.toml").write_text(PIPELINE_SETTINGS)
     (folder / "rules.toml").write_text('[[rule]]\nname = "many"\nwindow = "1m"\nthreshold = 100\n')
     (folder / "sent.jsonl").write_text('{"destination": "orders", "id": "1", "position": 262144}\n')
+    deltalake.write_deltalake(folder / "lake" / "events", pa.table({"date": ["2026-11-16"], "id": ["1"]}), partition_by=["date"])
     certificate = Authority(folder / "authority").issue("localhost")
     certificate.certificate.rename(folder / "server.pem")
     certificate.key.rename(folder / "server.key")

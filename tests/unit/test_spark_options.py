@@ -22,7 +22,7 @@ def test_a_stream_needs_little_and_the_rest_has_a_value() -> None:
     assert options.destinations == (Destination("orders", "name"),)
     assert (options.url, options.subscription, options.selector) == ("holdfast://localhost", "lake", None)
     assert (options.events_max, options.bytes_max, options.partitions_min) == (None, None, 1)
-    assert (options.starting_from, options.sync, options.poll_seconds, options.on_mismatch) == ("earliest", "local", 1.0, "fail")
+    assert (options.sync, options.poll_seconds, options.on_mismatch) == ("local", 1.0, "fail")
     assert options.layout.columns == COLUMNS[:-1]
 
 
@@ -31,7 +31,7 @@ def test_a_stream_takes_all_its_options_in_any_case_and_leaves_those_of_spark_al
         {
             "URL": "holdfasts://ann@a,b:7500", "Password": "pw", "timeout": "2.5", "destinations": "alerts.*, orders,plant/?",
             "subscription": "lake", "SELECTOR": "amount > 3", "FORMAT": "Json", "dataschema": "a INT", "columns": "id, data",
-            "minPartitions": "8", "maxEventsPerTrigger": "1_000", "maxBytesPerTrigger": "64M", "startingfrom": "Latest",
+            "minPartitions": "8", "maxEventsPerTrigger": "1_000", "maxBytesPerTrigger": "64M",
             "sync": "30", "pollSeconds": "0.5", "onMismatch": "continue", "checkpointLocation": "/tmp/x", "queryName": "q",
         }
     )  # fmt: skip
@@ -44,7 +44,7 @@ def test_a_stream_takes_all_its_options_in_any_case_and_leaves_those_of_spark_al
     assert (options.password, options.timeout, options.selector, options.partitions_min) == ("pw", 2.5, "amount > 3", 8)
     assert (options.layout.format, options.layout.data_schema, options.layout.columns) == ("json", "a INT", ("id", "data"))
     assert (options.events_max, options.bytes_max) == (1000, 64 << 20)
-    assert (options.starting_from, options.sync, options.poll_seconds, options.on_mismatch) == ("latest", 30.0, 0.5, "continue")
+    assert (options.sync, options.poll_seconds, options.on_mismatch) == (30.0, 0.5, "continue")
 
 
 def test_a_regular_expression_is_one_destination_commas_included() -> None:
@@ -178,7 +178,7 @@ def test_an_unknown_option_is_refused_with_those_that_may_have_been_meant() -> N
         (StreamOptions, {**STREAM, "maxBytesPerTrigger": "many"}, BadSetting, "write a size"),
         (StreamOptions, {**STREAM, "maxBytesPerTrigger": "9" * 400}, BadSetting, "write a size"),
         (StreamOptions, {**STREAM, "minPartitions": "5000"}, BadSetting, "from 1 to 4,096"),
-        (StreamOptions, {**STREAM, "startingFrom": "now"}, BadSetting, "earliest, latest"),
+        (StreamOptions, {**STREAM, "onMismatch": "now"}, BadSetting, "fail, continue"),
         (StreamOptions, {**STREAM, "sync": "never"}, BadSetting, "give seconds"),
         (StreamOptions, {**STREAM, "pollSeconds": "61"}, BadSetting, "from 0 to 60"),
         (StreamOptions, {**STREAM, "pollSeconds": "nan"}, BadSetting, "from 0 to 60"),

@@ -18,6 +18,7 @@ from holdfast.cli import (
     dead,
     destination,
     journal,
+    lake,
     pipeline,
     receive,
     recorder,
@@ -61,6 +62,7 @@ for part in (
     user,
     bench,
     pipeline,
+    lake,
 ):
     part.add_to(app)
 

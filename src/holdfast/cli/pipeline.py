@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -80,13 +80,13 @@ def listed() -> list[dict[str, Any]]:
     ]
 
 
-def need_spark() -> None:
-    """Refused, with what to install, unless Spark can be imported."""
+def need(what: str, packages: Sequence[str]) -> None:
+    """Refused, with what to install, unless all of these can be imported."""
     from importlib.util import find_spec
 
-    missing = [name for name in ("pyspark", "pyarrow", "deltalake") if find_spec(name) is None]
+    missing = [name for name in packages if find_spec(name) is None]
     if missing:
-        raise BadSetting(f"pipelines need {' and '.join(missing)}, which are not installed here: {INSTALL}", setting="spark")
+        raise BadSetting(f"{what} need {' and '.join(missing)}, which are not installed here: {INSTALL}", setting="spark")
 
 
 def _command(pipeline: Pipeline) -> Callable[..., None]:
@@ -111,7 +111,7 @@ def _run(pipeline: Pipeline, config: Path | None, given: dict[str, Any], *, chec
     if check:
         _show_settings(settings, as_json=as_json)
         return
-    need_spark()
+    need("pipelines", ("pyspark", "pyarrow", "deltalake"))
     from holdfast.spark.pipelines.runner import run
 
     run(pipeline.name, settings, as_json=as_json)

@@ -2,7 +2,7 @@
 
     both          url, password, timeout
     reads         destinations, match, subscription, selector, format, dataSchema, columns, minPartitions
-    streams       maxEventsPerTrigger, maxBytesPerTrigger, startingFrom, sync, pollSeconds, onMismatch
+    streams       maxEventsPerTrigger, maxBytesPerTrigger, sync, pollSeconds, onMismatch
     batch reads   startPosition, endPosition, startTime, endTime
     sinks         destination, kind, scope, number, type, source, datacontenttype, priority, ttlSeconds, delaySeconds
 
@@ -37,7 +37,7 @@ _INT64_MAX = (1 << 63) - 1
 
 _BOTH = ("url", "password", "timeout")
 _READS = ("destinations", "match", "subscription", "selector", "format", "dataSchema", "columns", "minPartitions")
-_STREAMS = ("maxEventsPerTrigger", "maxBytesPerTrigger", "startingFrom", "sync", "pollSeconds", "onMismatch")
+_STREAMS = ("maxEventsPerTrigger", "maxBytesPerTrigger", "sync", "pollSeconds", "onMismatch")
 _BATCHES = ("startPosition", "endPosition", "startTime", "endTime")
 _SINKS = ("destination", "kind", "scope", "number", "type", "source", "datacontenttype", "priority", "ttlSeconds", "delaySeconds")
 
@@ -80,7 +80,6 @@ class SourceOptions:
 class StreamOptions(SourceOptions):
     events_max: int | None = None
     bytes_max: int | None = None
-    starting_from: Literal["earliest", "latest"] = "earliest"
     sync: float | Literal["local"] = "local"
     poll_seconds: float = POLL_SECONDS
     on_mismatch: Literal["fail", "continue"] = "fail"
@@ -90,13 +89,11 @@ class StreamOptions(SourceOptions):
         given = Given(options, "a stream", (*_BOTH, *_READS, *_STREAMS), _elsewhere(batch_reads=_BATCHES, writing=_SINKS))
         given.server_url(is_file_possible=False)
         given.required("subscription", "'lake': the server remembers under this name how far the stream has come")
-        starting_from: Any = given.choice("startingFrom", ("earliest", "latest"), "earliest")
         on_mismatch: Any = given.choice("onMismatch", ("fail", "continue"), "fail")
         return cls(
             **_of_source(given),
             events_max=given.whole("maxEventsPerTrigger", 1, _INT64_MAX),
             bytes_max=given.size("maxBytesPerTrigger", 1),
-            starting_from=starting_from,
             sync="local" if given.text("sync", "local").lower() == "local" else given.seconds("sync", 0, 86_400, 0),
             poll_seconds=given.seconds("pollSeconds", 0, 60, POLL_SECONDS),
             on_mismatch=on_mismatch,

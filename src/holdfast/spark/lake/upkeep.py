@@ -1,10 +1,11 @@
 """What a lake table needs now and then: fewer and larger files, an end to what is old, and nothing left lying about.
 
+    describe  how much there is, and of which days
     compact   many small files of a partition become few; the rows stay as they are
     retain    whole days of rows are taken out of the table
     vacuum    files that no version needs any more, or that a killed task left behind, are deleted
 
-None of them disturbs a query that writes to the table meanwhile. Only `vacuum` deletes files, and only those that have been of no
+None disturbs a query that writes to the table meanwhile. Only `vacuum` deletes files, and only those that have been of no
 use for `older_than`: a reader that opened the table before goes on reading, and a batch that is being written is not yet in the
 log, so the time must be longer than any batch takes.
 """
@@ -15,6 +16,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
@@ -47,6 +49,25 @@ class Retained:
 @dataclass(frozen=True)
 class Vacuumed:
     files: int
+
+
+def describe(path: str) -> dict[str, Any]:
+    """What the table holds, for people and programs."""
+    lake = Lake(local_folder(path))
+    table = lake.table()
+    files = lake.files(table)
+    days = sorted(day for file in files if (day := file.partition.get(DATE)))
+    return {
+        "table": lake.folder,
+        "version": table.version(),
+        "rows": sum(file.rows for file in files),
+        "files": len(files),
+        "bytes": sum(file.size for file in files),
+        "first_day": days[0] if days else None,
+        "last_day": days[-1] if days else None,
+        "partitioned_by": list(table.metadata().partition_columns),
+        "columns": [field.name for field in table.schema().fields],
+    }
 
 
 # --- compact ----------------------------------------------------------------------------------------------------------

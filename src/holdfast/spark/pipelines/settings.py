@@ -77,9 +77,6 @@ class StreamSettings(KeptSettings, kw_only=True, frozen=True):
     destinations: Annotated[str | list[str], shown_as("NAMES", "Topics to read, such as orders or 'alerts.*,orders'.")] = ""
     subscription: Annotated[str, shown_as("NAME", "Its durable subscription; made if it is missing. One for each pipeline.")] = ""
     selector: Annotated[str, shown_as("CONDITION", 'Read only what matches, such as "amount > 100"; the server sees to it.')] = ""
-    starting_from: Annotated[
-        Literal["earliest", "latest"], shown_as("WHERE", "Where a subscription begins that is made now: earliest or latest.")
-    ] = "earliest"
     format: Annotated[Literal["binary", "text", "json"], shown_as("FORMAT", "What data is read as: binary, text or json.")] = (
         "binary"
     )
@@ -113,7 +110,6 @@ class StreamSettings(KeptSettings, kw_only=True, frozen=True):
             "destinations": self.names,
             "subscription": self.subscription,
             "format": self.format,
-            "startingFrom": self.starting_from,
             "sync": self.sync,
             "timeout": f"{self.timeout:g}",
             "selector": self.selector,
