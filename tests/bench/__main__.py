@@ -18,7 +18,21 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from tests.bench import backlog, fairness, journal, large, latency, memory, opening, report, stalled, throughput, transactions
+from tests.bench import (
+    backlog,
+    fairness,
+    journal,
+    large,
+    latency,
+    memory,
+    opening,
+    report,
+    spark_sinks,
+    spark_source,
+    stalled,
+    throughput,
+    transactions,
+)
 from tests.bench.peer import Peer
 from tests.bench.peers.holdfast import Embedded, Server
 from tests.bench.peers.jetstream import JetStream
@@ -58,6 +72,8 @@ def _measure(workshop: Workshop, wanted: set[str]) -> None:
         ("j", transactions),
         ("k", large),
         ("l", fairness),
+        ("m", spark_source),
+        ("n", spark_sinks),
     ):
         if name in wanted:
             alone.measure(workshop)

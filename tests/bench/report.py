@@ -27,6 +27,8 @@ TITLES = {
     "j": "transactions",
     "k": "an event larger than memory",
     "l": "a quiet session beside one that floods",
+    "m": "Spark reads",
+    "n": "Spark writes",
 }
 _COLOURS = {"met": "green", "missed": "red", "": ""}
 

@@ -19,6 +19,9 @@ class Scale:
     large_bytes: int  # of one event
     large_repetitions: int
     pairs: int  # of repetitions with and without a stalled recipient: their ratio is held to a few per cent
+    spark_batch_events: int
+    spark_batches: int  # of one query; the first warms it up
+    spark_repetitions: int
 
     def count(self, of: int) -> int:
         return max(50, round(of * self.share))
@@ -37,6 +40,9 @@ FULL = Scale(
     large_bytes=2 << 30,
     large_repetitions=2,
     pairs=16,
+    spark_batch_events=500_000,
+    spark_batches=4,
+    spark_repetitions=3,
 )
 QUICK = Scale(
     repetitions=2,
@@ -51,4 +57,7 @@ QUICK = Scale(
     large_bytes=64 << 20,
     large_repetitions=1,
     pairs=2,
+    spark_batch_events=20_000,
+    spark_batches=2,
+    spark_repetitions=1,
 )

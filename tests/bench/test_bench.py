@@ -134,12 +134,13 @@ def test_an_unknown_measure_is_refused_with_those_there_are() -> None:
 
 
 @pytest.mark.slow
-def test_a_smoke_run_measures_everything_and_leaves_nothing_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("measures", ["abcdefghijkl", pytest.param("mn", marks=pytest.mark.spark)])
+def test_a_smoke_run_measures_everything_and_leaves_nothing_behind(measures: str, tmp_path: Path) -> None:
     _need_clients()
     results = tmp_path / "bench.json"
 
     done = subprocess.run(
-        [sys.executable, "-m", "tests.bench", "--quick", "--json", str(results)],
+        [sys.executable, "-m", "tests.bench", "--quick", "--only", ",".join(measures), "--json", str(results)],
         cwd=TOP,
         capture_output=True,
         text=True,
@@ -149,7 +150,7 @@ def test_a_smoke_run_measures_everything_and_leaves_nothing_behind(tmp_path: Pat
 
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(results.read_text())
-    assert {figure["measure"] for figure in found["figures"]} == set("abcdefghijkl")
+    assert {figure["measure"] for figure in found["figures"]} == set(measures)
     assert all(sample > 0 for figure in found["figures"] for sample in figure["samples"] if figure["measure"] != "h")
     assert all(finding["verdict"] in ("met", "missed", "") for finding in found["findings"])
     assert results.with_suffix(".png").stat().st_size > 10_000
