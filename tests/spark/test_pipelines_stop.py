@@ -18,13 +18,16 @@ from tests.spark.streams import send, waiting
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
-def test_ctrl_c_ends_the_query_after_its_batch_with_exit_code_0_and_nothing_is_twice_or_missing(
-    server: ServerProcess, tmp_path: Path
+@pytest.mark.parametrize("told_by", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_all_of_it_ends_the_query_with_exit_code_0_and_nothing_is_twice_or_missing(
+    server: ServerProcess, tmp_path: Path, told_by: signal.Signals
 ) -> None:
-    """Ctrl-C goes to every process of the terminal: command, Java and Python workers alike."""
-    table = tmp_path / "lake"
-    send(server, "endless", range(1_000))
-    command = [sys.executable, "-m", "holdfast", "pipeline", "archive", "--url", server.url, "--destinations", "endless"]
+    """Ctrl-C goes to every process of the terminal, and a service manager's SIGTERM too: command, Java and Python workers alike.
+    Java ends at once by SIGTERM, in the middle of a batch, which is done again when the pipeline is started again.
+    """
+    table, topic = tmp_path / "lake", f"endless-{told_by.name.lower()}"
+    send(server, topic, range(1_000))
+    command = [sys.executable, "-m", "holdfast", "pipeline", "archive", "--url", server.url, "--destinations", topic]
     options = ["--subscription", "lake", "--table", str(table), "--checkpoint", str(tmp_path / "c"), "--json"]
 
     with subprocess.Popen(
@@ -32,16 +35,16 @@ def test_ctrl_c_ends_the_query_after_its_batch_with_exit_code_0_and_nothing_is_t
     ) as process:
         assert process.stdout is not None
         told = [json.loads(line) for line in iter_until(process, 1_000)]
-        send(server, "endless", range(1_000, 1_500))
-        os.killpg(process.pid, signal.SIGINT)
+        send(server, topic, range(1_000, 1_500))
+        os.killpg(process.pid, told_by)
         rest, _ = process.communicate(timeout=200)
 
     assert process.returncode == 0
     told += [json.loads(line) for line in rest.splitlines()]
-    assert told[-1]["finished"] == "stopped when told to"
+    assert told[-1]["finished"].startswith("stopped when told to")
     ids = DeltaTable(str(table)).to_pyarrow_table(columns=["id"]).column("id").to_pylist()
-    assert len(ids) == len(set(ids)) == told[-1]["total_rows"] >= 1_000
-    assert waiting(server, "endless", "lake") in (0, 500, 1_500)
+    assert len(ids) == len(set(ids)) >= 1_000
+    assert waiting(server, topic, "lake") in (0, 500, 1_500)
 
 
 def iter_until(process: subprocess.Popen[str], rows: int) -> list[str]:

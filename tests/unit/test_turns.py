@@ -157,3 +157,51 @@ def test_a_batch_has_the_time_at_which_it_went_in_however_long_it_waited_and_wha
     written = [command.decode(body) for body in channel.written]
     assert [made.accepted_us for made, _ in written] == list(range(1, 42))  # type: ignore[attr-defined]
     assert sum(payload == BATCH for _, payload in written) == 40
+
+
+def test_alone_what_a_session_grants_takes_effect_at_once() -> None:
+    timers, effects = Timers(), []
+    turns = Turns(SlowChannel(), timers)  # type: ignore[arg-type]
+
+    turns.grant("flood", 1_000_000, lambda: effects.append(1))
+
+    assert effects == [1]
+    assert not timers.due
+
+
+def test_beside_a_quiet_session_a_flood_receives_no_faster_than_it_may_and_all_it_granted_counts_b22() -> None:
+    timers, effects = Timers(), []
+    turns = Turns(SlowChannel(), timers)  # type: ignore[arg-type]
+    turns.submit("quiet", MINE, b"mine", lambda outcome: None)
+
+    for number in range(3):
+        turns.grant("flood", 2_000, lambda number=number: effects.append(number))  # type: ignore[misc]
+
+    assert effects == []
+    assert len(timers.due) == 1
+    timers.pass_by()
+    assert effects == [0, 1, 2]
+
+
+def test_beside_a_quiet_session_who_receives_little_waits_for_nothing() -> None:
+    timers, effects = Timers(), []
+    turns = Turns(SlowChannel(), timers)  # type: ignore[arg-type]
+    turns.submit("quiet", MINE, b"mine", lambda outcome: None)
+
+    turns.grant("one by one", 1, lambda: effects.append("one by one"))
+    turns.grant("quiet", 100_000, lambda: effects.append("quiet itself"))
+
+    assert effects == ["one by one", "quiet itself"]
+
+
+def test_what_was_granted_over_a_lost_link_is_void() -> None:
+    timers, effects = Timers(), []
+    turns = Turns(SlowChannel(), timers)  # type: ignore[arg-type]
+    turns.submit("quiet", MINE, b"mine", lambda outcome: None)
+    turns.grant("flood", 2_000, lambda: effects.append("before"))
+
+    turns.drop("flood")
+    turns.grant("flood", 2_000, lambda: effects.append("after"))
+    timers.pass_by()
+
+    assert effects == ["after"]

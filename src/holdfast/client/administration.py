@@ -88,7 +88,13 @@ class Administration(ABC):
 
     async def destinations(self, *, timeout: float | None = None) -> list[dict[str, Any]]:
         """The queues and topics there are: name, kind, what waits in each, what is in flight, who receives."""
-        return list(await self._manage("list", timeout))
+        found: list[dict[str, Any]] = []
+        after: str | None = ""
+        while after is not None:
+            page = await self._manage("list", timeout, after=after)
+            found += page["destinations"]
+            after = page["next"]
+        return found
 
     async def describe(self, name: str, *, timeout: float | None = None) -> dict[str, Any]:
         """One destination: what waits in it, who receives from it, what is set for it, and whether it is blocked."""

@@ -7,6 +7,7 @@ name ─▶ queue or topic                    what clients speak of
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -96,8 +97,11 @@ class Catalog:
     def backlogs(self) -> Iterator[Backlog]:
         return (queue.backlog for queue in self.queues.values())
 
-    def listing(self) -> list[dict[str, Any]]:
-        return [self.destinations[name].describe() for name in sorted(self.destinations)]
+    def listing(self, after: str = "", limit: int | None = None) -> list[dict[str, Any]]:
+        """The destinations by their names, from the one after `after` on."""
+        names = sorted(self.destinations)
+        first = bisect_right(names, after)
+        return [self.destinations[name].describe() for name in names[first : None if limit is None else first + limit]]
 
     # --- changing ----------------------------------------------------------------------------------------------------
 

@@ -70,8 +70,8 @@ class State:
         """What administration shows of a destination."""
         return self.catalog.find(name).describe()
 
-    def list(self) -> Listing:
-        return self.catalog.listing()
+    def list(self, after: str = "", limit: int | None = None) -> Listing:
+        return self.catalog.listing(after, limit)
 
     def sessions(self) -> dict[str, Session]:
         return self._sessions

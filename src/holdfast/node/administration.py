@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 
 ACCOUNT = frozenset(("accepted", "confirmed", "dead", "expired"))
+# What one answer has at most: with names and settings of the longest it fits a frame.
+PAGE_DESTINATIONS = 1_000
 
 
 def answer(manager: MessageManager, action: str, arguments: dict[str, Any]) -> Any:
@@ -20,10 +22,14 @@ def answer(manager: MessageManager, action: str, arguments: dict[str, Any]) -> A
     return QUESTIONS[action](manager, arguments)
 
 
-def _list(manager: MessageManager, arguments: dict[str, Any]) -> list[dict[str, Any]]:
-    """Of each destination, all but its account, which `describe` gives: of thousands, it would not fit one frame."""
-    found = ({**described, **_now(manager, described["name"])} for described in manager.directory.list())
-    return [{name: value for name, value in each.items() if name not in ACCOUNT} for each in found]
+def _list(manager: MessageManager, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The destinations, a page at a time, and after which name the next page begins; of each all but its account, which
+    `describe` gives.
+    """
+    after = _text(arguments, "after") if "after" in arguments else ""
+    found = [{**described, **_now(manager, described["name"])} for described in manager.directory.list(after, PAGE_DESTINATIONS)]
+    rows = [{name: value for name, value in each.items() if name not in ACCOUNT} for each in found]
+    return {"destinations": rows, "next": rows[-1]["name"] if len(rows) == PAGE_DESTINATIONS else None}
 
 
 def _describe(manager: MessageManager, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -75,7 +81,7 @@ def status(manager: MessageManager, arguments: dict[str, Any] | None = None) -> 
         "applied": manager.applied,
         "durable": channel.durable,
         "first": channel.first,
-        "destinations": len(manager.directory.list()),
+        "destinations": len(manager.directory.catalog.destinations),
         "sessions": len(list(manager.directory.sessions())),
         "stages": manager.directory.assemblies.staged.stages,
         "staged_bytes": manager.directory.assemblies.staged.bytes,

@@ -226,7 +226,8 @@ class ClientLink:
         if message.events < 0 or message.bytes < 0:
             raise ProtocolError("credit is granted, never taken back; close the receiver instead")
         if message.receiver in session.receivers:
-            self._manager.tell_messages(CreditGranted(session.id, message.receiver, message.events, message.bytes))
+            granted = CreditGranted(session.id, message.receiver, message.events, message.bytes)
+            self._manager.turns.grant(session.id, message.events, partial(self._manager.tell_messages, granted))
 
     def _browse(self, number: int, session: Session, message: frame.Browse) -> None:
         session.asked()

@@ -219,8 +219,8 @@ class Request:
                 f"temporary {found.kind} {destination!r} belongs to another client; leave it to that one", destination=destination
             )
 
-    def _answered_visible(self, rows: list[dict[str, Any]]) -> None:
-        self._answered(visible(self._session, rows))
+    def _answered_visible(self, page: dict[str, Any]) -> None:
+        self._answered({**page, "destinations": visible(self._session, page["destinations"])})
 
 
 def check_number(sequence: int) -> None:

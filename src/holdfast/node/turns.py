@@ -15,6 +15,9 @@ server, its writer and the one who floods busy, and on two processors each step 
 slice. The pauses leave it the machine (measured: its p99 falls from ten times what it is alone to less than twice); a flood
 beside it is held to some 15 MB/s, until it has been silent for a quarter of a second.
 
+What a flood receives is paced in the same company, so that working off what piled up before does not take the machine either:
+credit that it grants takes effect at 60,000 events a second. Whoever receives less than that never waits for it.
+
 What waits here was promised to nobody: with a lost link it is dropped, and its client sends it again. A batch is given the time
 when it goes in: along a channel the times at which its entries were accepted go as the clock does.
 """
@@ -24,6 +27,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 
 from holdfast.channel.channel import Buffer, Channel, Purpose, Receipt, Told
@@ -40,6 +44,10 @@ QUIET_BYTES_MAX = 4 << 10
 QUIET_SECONDS = 0.25
 BESIDE_QUIET_BYTES_MAX = 64 << 10
 PAUSE_MS = 6
+# What a session grants beside a quiet one: so long for each event, counted only where it comes to something, and never for long.
+GRANTED_EVENT_SECONDS = 1 / 60_000
+GRANT_SECONDS_MIN = 0.005
+GRANT_SECONDS_MAX = 0.1
 
 
 class Turns:
@@ -53,6 +61,8 @@ class Turns:
         self._under_way: dict[str, int] = {}  # bytes, by session
         self._held: dict[str, deque[tuple[BatchCommand, Buffer, Told]]] = {}
         self._pausing: set[str] = set()
+        self._granted_until: dict[str, float] = {}
+        self._grants: dict[str, list[Callable[[], None]]] = {}
 
     def submit(self, session: str, batch: BatchCommand, payload: Buffer, told: Told) -> None:
         """Append a batch, now or when it is its turn; `told` hears what became of it."""
@@ -81,6 +91,35 @@ class Turns:
     def drop(self, session: str) -> None:
         """Its link is lost: what waits for its turn was not accepted."""
         self._held.pop(session, None)
+        self._granted_until.pop(session, None)
+        self._grants.pop(session, None)
+
+    # --- what it receives ----------------------------------------------------------------------------------------------
+
+    def grant(self, session: str, events: int, take_effect: Callable[[], None]) -> None:
+        """Let a receiver of a session have credit for so many events, now or a little later. Grants add up, in any order."""
+        if not self._is_beside_quiet(session):
+            take_effect()
+            return
+        now = time.monotonic()
+        until = max(now, self._granted_until.get(session, now)) + events * GRANTED_EVENT_SECONDS
+        self._granted_until[session] = until = min(until, now + GRANT_SECONDS_MAX)
+        if until - now < GRANT_SECONDS_MIN:
+            take_effect()
+        elif session in self._grants:
+            self._grants[session].append(take_effect)
+        else:
+            self._grants[session] = [take_effect]
+            self._clock.call_later(round((until - now) * 1000), partial(self._grant_held, session, self._grants[session]))
+
+    def _grant_held(self, session: str, held: list[Callable[[], None]]) -> None:
+        """Unless the link was lost meanwhile: then what it granted is void."""
+        if self._grants.get(session) is held:
+            del self._grants[session]
+            for take_effect in held:
+                take_effect()
+
+    # --- what it sends -------------------------------------------------------------------------------------------------
 
     def _append(self, session: str, batch: BatchCommand, payload: Buffer, told: Told) -> None:
         size = len(payload)

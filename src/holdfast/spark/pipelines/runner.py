@@ -15,7 +15,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -43,6 +43,7 @@ LOOK_SECONDS = 1
 STOP_PATIENCE_SECONDS = 60.0
 # Spark gives a Python process ten seconds to start, which cannot be set, and a busy machine may need more.
 STARTS_MAX = 5
+PAUSE_SECONDS = 5.0
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _OUR_ERROR = re.compile(r"holdfast\.errors\.(\w+): (.+)")
 _PYTHON_ERROR = re.compile(r"^\s*((?:\w+\.)*\w+: .+)$", re.MULTILINE)
@@ -69,6 +70,13 @@ def run(name: str, settings: Settings, *, as_json: bool = False) -> None:
                 if not is_too_slow(problem) or attempt == STARTS_MAX or stop.is_asked:
                     raise
                 log.warning("a Python process of Spark did not start within ten seconds; starting the pipeline again")
+                time.sleep(PAUSE_SECONDS)
+            except Py4JError as problem:
+                if not stop.is_asked:
+                    raise
+                log.debug("Java ended before the query did", exc_info=problem)
+                reporter.finish("stopped when told to, and Java with it: a batch that was cut off is done again")
+                return
 
 
 def _run_once(module: ModuleType, spark: SparkSession, settings: Settings, reporter: Reporter, stop: Stop) -> None:
@@ -99,7 +107,8 @@ def session(settings: Settings) -> Iterator[SparkSession]:
         yield spark
     finally:
         if found is None:
-            spark.stop()
+            with suppress(Py4JError, OSError):  # where Java has ended, there is nothing to stop
+                spark.stop()
 
 
 def spark_settings(settings: Settings) -> dict[str, str]:
