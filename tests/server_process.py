@@ -13,6 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 START_S_MAX = 30
+# A new journal is written with zeros before its first event. Most tests need little of one, and there are thousands of them.
+SMALL = {"journal_size": "128M", "segment_size": "4M", "reserve": "2M"}
+SMALL_QUERY = "?" + "&".join(f"{name}={size}" for name, size in SMALL.items())
 
 
 def free_port() -> int:
@@ -21,11 +24,18 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def _small(options: tuple[str, ...]) -> list[str]:
+    """Small sizes, where the test says nothing of sizes."""
+    if any(option.startswith("--journal-size") for option in options):
+        return []
+    return [part for name, size in SMALL.items() for part in (f"--{name.replace('_', '-')}", size)]
+
+
 class ServerProcess:
     def __init__(self, data: Path, *options: str, limits: Callable[[], None] | None = None) -> None:
         self.data = data
         self.port = free_port()
-        self._options = options
+        self._options = (*_small(options), *options)
         self._limits = limits
         self._process: subprocess.Popen[bytes] | None = None
         self._log = (data.parent / f"{data.name}.log").open("ab")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server_process import ServerProcess
+from tests.server_process import SMALL_QUERY, ServerProcess
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         case "memory":
             return "memory:shared"
         case "file":
-            return f"file:{tmp_path / 'events'}"
+            return f"file:{tmp_path / 'events'}{SMALL_QUERY}"
         case _:
             return str(request.getfixturevalue("server").url)
 

@@ -11,6 +11,8 @@ from holdfast.errors import BadSetting
 
 PORT_DEFAULT = 7400
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\Z", re.IGNORECASE)
+# Of a journal that is smaller than usual, this part is set aside at first, and this part is kept for upkeep.
+SMALL_PARTS = 16
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -23,11 +25,12 @@ def parse_size(text: str, name: str) -> int:
 
 
 def journal_settings(journal_size: str = "4G", reserve: str = "16M", segment_size: str = "8M") -> JournalSettings:
-    """The sizes of a journal as people write them; what is set aside at first is never more than the whole."""
-    size_bytes = parse_size(journal_size, "journal_size")
+    """The sizes of a journal as people write them. Of a small one, a small part is set aside at first and kept for upkeep."""
+    size_bytes, usual = parse_size(journal_size, "journal_size"), JournalSettings()
     return JournalSettings(
         size_bytes=size_bytes,
-        initial_bytes=min(JournalSettings().initial_bytes, size_bytes),
+        initial_bytes=min(usual.initial_bytes, size_bytes // SMALL_PARTS),
+        upkeep_bytes=min(usual.upkeep_bytes, size_bytes // SMALL_PARTS),
         segment_bytes=parse_size(segment_size, "segment_size"),
         reserve_bytes=parse_size(reserve, "reserve"),
     )
