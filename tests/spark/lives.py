@@ -21,12 +21,10 @@ SOURCE = "pyspark.sql.streaming.python_streaming_source_runner"
 class Life:
     """One run of the program; for `options` see there."""
 
-    def __init__(
-        self, target: str, url: str, folder: Path, log: Path, *options: str, program: str = "tests.spark.killed_query"
-    ) -> None:
+    def __init__(self, target: str, url: str, folder: Path, log: Path, *options: str) -> None:
         self._checkpoint = folder / "checkpoint"
         self._log = log.open("ab")
-        command = [sys.executable, "-m", program, target, url, str(folder), *options]
+        command = [sys.executable, "-m", "tests.spark.killed_query", target, url, str(folder), *options]
         self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log, start_new_session=True)
 
     def __enter__(self) -> Life:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as columns
 
 from holdfast import blocking
 from tests.server_process import ServerProcess
-from tests.spark import sinks_child
+from tests.spark import both_sinks
 from tests.spark.lake_rows import numbers_in
 
 LINES = 20
@@ -25,7 +25,7 @@ def give_files(folder: Path, *files: int) -> None:
 
 
 def run_both(spark: SparkSession, folder: Path, url: str, queue: str) -> None:
-    for query in (sinks_child.into_lake(spark, str(folder)), sinks_child.into_queue(spark, str(folder), url, queue)):
+    for query in (both_sinks.into_lake(spark, str(folder)), both_sinks.into_queue(spark, str(folder), url, queue)):
         query.awaitTermination()
 
 

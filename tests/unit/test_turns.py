@@ -8,8 +8,16 @@ from typing import Any
 from holdfast.channel.channel import Buffer, Purpose, Receipt, Told
 from holdfast.destination import command
 from holdfast.destination.command import BatchCommand
-from holdfast.node.turns import BESIDE_QUIET_BYTES_MAX, QUIET_BYTES_MAX, UNDER_WAY_BYTES_MAX, Turns
+from holdfast.node.turns import (
+    BESIDE_QUIET_BYTES_MAX,
+    GRANTED_AT_ONCE_SECONDS,
+    GRANTED_EVENT_SECONDS,
+    QUIET_BYTES_MAX,
+    UNDER_WAY_BYTES_MAX,
+    Turns,
+)
 
+AT_ONCE = round(GRANTED_AT_ONCE_SECONDS / GRANTED_EVENT_SECONDS)
 BATCH = bytes(UNDER_WAY_BYTES_MAX // 4)
 MINE = BatchCommand("orders", "mine", 1)
 
@@ -174,13 +182,13 @@ def test_beside_a_quiet_session_a_flood_receives_no_faster_than_it_may_and_all_i
     turns = Turns(SlowChannel(), timers)  # type: ignore[arg-type]
     turns.submit("quiet", MINE, b"mine", lambda outcome: None)
 
-    for number in range(3):
-        turns.grant("flood", 2_000, lambda number=number: effects.append(number))  # type: ignore[misc]
+    for number in range(6):
+        turns.grant("flood", AT_ONCE // 3, lambda number=number: effects.append(number))  # type: ignore[misc]
 
-    assert effects == []
+    assert effects == [0, 1, 2]
     assert len(timers.due) == 1
     timers.pass_by()
-    assert effects == [0, 1, 2]
+    assert effects == [0, 1, 2, 3, 4, 5]
 
 
 def test_beside_a_quiet_session_who_receives_little_waits_for_nothing() -> None:
@@ -198,10 +206,10 @@ def test_what_was_granted_over_a_lost_link_is_void() -> None:
     timers, effects = Timers(), []
     turns = Turns(SlowChannel(), timers)  # type: ignore[arg-type]
     turns.submit("quiet", MINE, b"mine", lambda outcome: None)
-    turns.grant("flood", 2_000, lambda: effects.append("before"))
+    turns.grant("flood", 2 * AT_ONCE, lambda: effects.append("before"))
 
     turns.drop("flood")
-    turns.grant("flood", 2_000, lambda: effects.append("after"))
+    turns.grant("flood", 2 * AT_ONCE, lambda: effects.append("after"))
     timers.pass_by()
 
     assert effects == ["after"]

@@ -144,6 +144,7 @@ class ClientManager:
     def forget_session(self, session: Session) -> None:
         self.sessions.pop(session.id, None)
         self.sending.forget(session.id)
+        self.turns.forget(session.id)
         link = self.links.pop(session.id, None)
         if link is not None:
             link.drop_session(session.id)

@@ -44,10 +44,10 @@ QUIET_BYTES_MAX = 4 << 10
 QUIET_SECONDS = 0.25
 BESIDE_QUIET_BYTES_MAX = 64 << 10
 PAUSE_MS = 6
-# What a session grants beside a quiet one: so long for each event, counted only where it comes to something, and never for long.
+# What a session grants beside a quiet one: so long for each event, the first few thousand at once, and never long at a time.
 GRANTED_EVENT_SECONDS = 1 / 60_000
-GRANT_SECONDS_MIN = 0.005
-GRANT_SECONDS_MAX = 0.1
+GRANTED_AT_ONCE_SECONDS = 0.1
+GRANT_WAITS_SECONDS_MAX = 0.1
 
 
 class Turns:
@@ -91,6 +91,10 @@ class Turns:
     def drop(self, session: str) -> None:
         """Its link is lost: what waits for its turn was not accepted."""
         self._held.pop(session, None)
+        self.forget(session)
+
+    def forget(self, session: str) -> None:
+        """It receives no more."""
         self._granted_until.pop(session, None)
         self._grants.pop(session, None)
 
@@ -102,15 +106,16 @@ class Turns:
             take_effect()
             return
         now = time.monotonic()
-        until = max(now, self._granted_until.get(session, now)) + events * GRANTED_EVENT_SECONDS
-        self._granted_until[session] = until = min(until, now + GRANT_SECONDS_MAX)
-        if until - now < GRANT_SECONDS_MIN:
+        owed = max(0.0, self._granted_until.get(session, now) - now) + events * GRANTED_EVENT_SECONDS
+        waits = min(owed - GRANTED_AT_ONCE_SECONDS, GRANT_WAITS_SECONDS_MAX)
+        self._granted_until[session] = now + GRANTED_AT_ONCE_SECONDS + waits
+        if waits <= 0:
             take_effect()
         elif session in self._grants:
             self._grants[session].append(take_effect)
         else:
             self._grants[session] = [take_effect]
-            self._clock.call_later(round((until - now) * 1000), partial(self._grant_held, session, self._grants[session]))
+            self._clock.call_later(round(waits * 1000), partial(self._grant_held, session, self._grants[session]))
 
     def _grant_held(self, session: str, held: list[Callable[[], None]]) -> None:
         """Unless the link was lost meanwhile: then what it granted is void."""

@@ -1,14 +1,10 @@
-"""A program that a test kills: two queries over the same files, one into a lake table, one into a queue. It ends by itself."""
+"""Two queries over the same files: one into a lake table, one into a queue."""
 
 from __future__ import annotations
-
-import sys
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as columns
 from pyspark.sql.streaming.query import StreamingQuery
-
-from holdfast.spark.session import QUICK, spark_session
 
 
 def numbers(spark: SparkSession, folder: str, destination: Column) -> DataFrame:
@@ -27,14 +23,3 @@ def into_lake(spark: SparkSession, folder: str) -> StreamingQuery:
 def into_queue(spark: SparkSession, folder: str, url: str, queue: str) -> StreamingQuery:
     writer = numbers(spark, folder, columns.lit(queue)).writeStream.format("holdfast").option("url", url).option("kind", "queue")
     return writer.option("checkpointLocation", f"{folder}/queue-checkpoint").trigger(availableNow=True).start()
-
-
-def main(queue: str, url: str, folder: str) -> None:
-    spark = spark_session("local[2]", app_name="killed", **QUICK)
-    spark.sparkContext.setLogLevel("OFF")
-    for query in [into_lake(spark, folder), into_queue(spark, folder, url, queue)]:
-        query.awaitTermination()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
