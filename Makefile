@@ -15,7 +15,7 @@ LOCKED := pyproject.toml uv.lock
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-pipeline test test-spark check bench lock format clean
+.PHONY: help demo demo-pipeline test check bench lock format clean
 
 help: ## list what can be done
 	@echo "Holdfast: what was accepted is never lost."
@@ -30,12 +30,11 @@ demo: $(STAMPS)/run ## see it work: events, a crash, nothing lost
 demo-pipeline: $(STAMPS)/spark $(STAMPS)/java ## see the pipelines on Spark work, crashes, and each event once; a plot
 	@$(BIN)/python -m examples.pipeline_demo
 
+# Tests wait for disks and processes more than they compute: two at a time, whatever the machine has.
 TESTS ?= tests
-test: $(STAMPS)/dev $(STAMPS)/bench $(STAMPS)/packages ## run every test but those with Spark
-	$(BIN)/pytest -m "not spark" $(TESTS)
-
-test-spark: $(STAMPS)/dev $(STAMPS)/packages ## run the tests that start Spark
-	$(BIN)/pytest -m spark $(TESTS)
+WORKERS ?= 2
+test: $(STAMPS)/dev $(STAMPS)/bench $(STAMPS)/packages ## run every test
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations=20 $(TESTS)
 
 check: $(STAMPS)/dev ## format, lint, types, imports, fast tests: before every commit
 	$(BIN)/ruff format --check src tests examples

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from holdfast import blocking
 from tests.server_process import ServerProcess
 from tests.spark.streams import send, waiting
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(120)]
 
 
 @pytest.mark.parametrize("told_by", [signal.SIGINT, signal.SIGTERM])
@@ -26,6 +27,9 @@ def test_a_signal_to_all_of_it_ends_the_query_with_exit_code_0_and_nothing_is_tw
     Java ends at once by SIGTERM, in the middle of a batch, which is done again when the pipeline is started again.
     """
     table, topic = tmp_path / "lake", f"endless-{told_by.name.lower()}"
+    with blocking.connect(server.url) as client:
+        client.create_topic(topic)
+        client.create_subscription(topic, "lake")
     send(server, topic, range(1_000))
     command = [sys.executable, "-m", "holdfast", "pipeline", "archive", "--url", server.url, "--destinations", topic]
     options = ["--subscription", "lake", "--table", str(table), "--checkpoint", str(tmp_path / "c"), "--json"]

@@ -66,17 +66,15 @@ def run(name: str, settings: Settings, *, as_json: bool = False) -> None:
             try:
                 _run_once(module, spark, settings, reporter, stop)
                 return
-            except PySparkException as problem:
-                if not is_too_slow(problem) or attempt == STARTS_MAX or stop.is_asked:
+            except (PySparkException, Py4JError) as problem:
+                if stop.is_asked:  # whoever tells all processes to stop ends Java too, in the middle of whatever it does
+                    log.debug("Spark ended before the query did", exc_info=problem)
+                    reporter.finish("stopped when told to, and Spark with it: a batch that was cut off is done again")
+                    return
+                if not is_too_slow(problem) or attempt == STARTS_MAX:
                     raise
                 log.warning("a Python process of Spark did not start within ten seconds; starting the pipeline again")
                 time.sleep(PAUSE_SECONDS)
-            except Py4JError as problem:
-                if not stop.is_asked:
-                    raise
-                log.debug("Java ended before the query did", exc_info=problem)
-                reporter.finish("stopped when told to, and Java with it: a batch that was cut off is done again")
-                return
 
 
 def _run_once(module: ModuleType, spark: SparkSession, settings: Settings, reporter: Reporter, stop: Stop) -> None:
@@ -86,7 +84,7 @@ def _run_once(module: ModuleType, spark: SparkSession, settings: Settings, repor
         watch(module.start(spark, settings, reporter), reporter, stop)
 
 
-def is_too_slow(problem: PySparkException) -> bool:
+def is_too_slow(problem: Exception) -> bool:
     """Whether Spark gave up on a Python process that a busy machine had not started yet: nothing was done, so it can be again."""
     return "Python worker failed to connect back" in str(problem)
 
