@@ -15,7 +15,7 @@ from tests.spark.lives import EXECUTOR, SOURCE, Life, kill
 from tests.spark.producing import Producer
 
 # Starting a driver takes as long as ten other kills.
-KILLS = {"driver": 3, "executor": 8, "source": 2, "server": 7}
+KILLS = {"driver": 2, "executor": 8, "source": 3, "server": 7}
 BATCHES_BETWEEN = (1, 3)
 MOMENT_S_MAX = 0.4
 SERVER = ("--journal-size", "256M", "--session-grace-ms", "1000")
@@ -34,7 +34,12 @@ class Killing:
         self._began = time.monotonic()
 
     def run(self) -> list[int]:
-        """All kills; then everything that was receipted, after the query has caught up with it."""
+        """All kills; then everything that was receipted, after the query has caught up with it.
+
+        The subscription is there before the producer: a topic keeps nothing for nobody.
+        """
+        with blocking.connect(self._server.url) as client:
+            client.create_subscription(TOPICS, SUBSCRIPTION)
         with Producer(self._server.url, self._folder) as producer:
             victims = iter(self._victims())
             is_over = False

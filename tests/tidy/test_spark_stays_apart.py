@@ -12,8 +12,17 @@ HEAVY = {"pyspark", "pyarrow", "deltalake", "numpy", "pandas"}
 
 @pytest.mark.parametrize("module", ["holdfast", "holdfast.blocking", "holdfast.recorder", "holdfast.cli.main", "holdfast.spark"])
 def test_importing_it_loads_nothing_of_spark(module: str) -> None:
+    assert HEAVY.isdisjoint(loaded_by(module))
+
+
+@pytest.mark.parametrize("module", ["holdfast.spark.format", "holdfast.spark.lake.format"])
+def test_planners_do_not_wait_for_pandas(module: str) -> None:
+    """Spark starts a Python process for each step of planning; pandas alone would take each of them a second and a half."""
+    assert "pandas" not in loaded_by(module)
+
+
+def loaded_by(module: str) -> set[str]:
+    """The packages that importing it loads."""
     program = f"import sys, {module}; print(*sys.modules)"
-
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
-
-    assert HEAVY.isdisjoint(name.partition(".")[0] for name in loaded)
+    return {name.partition(".")[0] for name in loaded}

@@ -164,7 +164,7 @@ class Heads:
 
 _NO_ROWS = _Part(np.array([], np.int64), np.array([], np.int64))
 _NONE: Properties = {}
-_NO_TEXTS = pa.array([], pa.string())
+_NO_TEXTS = pa.nulls(0, pa.string())  # `pa.array` would import pandas, which takes a second
 
 
 def _seem_few(sample: Sequence[Batch]) -> bool:
