@@ -73,5 +73,16 @@ def test_memory_grows_with_what_came_and_not_with_what_was_promised() -> None:
 
     assert list(decoder.feed(encoded(1, Send(1), b"x" * 1_000_000)[:100])) == []
 
-    assert len(decoder._gathered) == 100
+    assert sum(map(len, decoder._pieces)) == 100
     assert not decoder.is_between_frames
+
+
+def test_a_frame_that_comes_byte_by_byte_is_kept_in_few_pieces() -> None:
+    decoder, sent = FrameDecoder(), encoded(1, Send(1), bytes(range(256)) * 4)
+
+    found = [each for byte in sent for each in decoder.feed(bytes([byte]))]
+
+    assert plain(found) == [(1, Send(1), bytes(range(256)) * 4)]
+    for byte in sent[:-1]:
+        list(decoder.feed(bytes([byte])))
+    assert len(decoder._pieces) <= 65

@@ -17,7 +17,7 @@ from holdfast.event.identifier import Counter
 from holdfast.spark.columns.columns import to_record_batches
 from holdfast.spark.columns.schema import PROPERTIES, TIMESTAMP, Layout
 from holdfast.spark.sink.row_columns import KNOWN, RowColumns
-from holdfast.spark.sink.rows import Encoded, RowSettings, to_batches
+from holdfast.spark.sink.rows import BATCH_BYTES, Encoded, RowSettings, to_batches
 from tests.spark_slices import MadeSlice, plain_slice, rows_of, slice_of
 
 NOW_US = 1_700_000_000_123_456
@@ -185,7 +185,7 @@ def test_batches_are_closed_at_their_size_and_a_large_row_is_alone() -> None:
 
     counts = [each.events for each in made]
     assert sum(counts) == len(sizes)
-    assert all(len(each.batch) <= (64 << 10) + 1000 for each in made if each.events > 1)
+    assert all(len(each.batch) <= BATCH_BYTES + 1000 for each in made if each.events > 1)
     assert 1 in counts
     assert [len(Batch(each.batch).body(0)) for each in made if each.events == 1] == [500_000]
 

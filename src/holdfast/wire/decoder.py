@@ -1,7 +1,7 @@
 """Bytes in, frames out, however the bytes were cut on the way. No I/O.
 
     fed whole       the frame is read where it lies; its body is a view of the bytes that came
-    fed in pieces   the pieces are gathered in one buffer, which then is the frame's: one copy
+    fed in pieces   the pieces are kept as they came, and joined when the last is there: one copy
 
 A frame that says it is too long is refused from its first four bytes, so that nobody can make us gather what we would refuse.
 Memory grows with what came, not with what was promised.
@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from holdfast.wire.frame import FRAME_BYTES_MAX, LENGTH, Frame, check_length, decode
 
 _LENGTH_BYTES = LENGTH.size
+# A piece costs memory beside its bytes: whoever sends them one by one has them joined now and then.
+_PIECES_MAX = 64
 
 
 class FrameDecoder:
@@ -22,7 +24,8 @@ class FrameDecoder:
 
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self.frame_bytes_max = frame_bytes_max
-        self._gathered = bytearray()
+        self._pieces: list[memoryview] = []
+        self._gathered = 0  # bytes of them
         self._wanted = 0  # bytes of the frame that is being gathered, its length included; 0 while the length is not known
 
     @property
@@ -42,9 +45,10 @@ class FrameDecoder:
             return
         if self._gathered:
             at = self._fill(view)
-            if not self._wanted or len(self._gathered) < self._wanted:
+            if not self._wanted or self._gathered < self._wanted:
                 return
-            whole, self._gathered, self._wanted = self._gathered, bytearray(), 0
+            whole = b"".join(self._pieces)
+            self._pieces, self._gathered, self._wanted = [], 0, 0
             yield decode(memoryview(whole))
         end = len(view)
         while end - at >= _LENGTH_BYTES:
@@ -55,22 +59,28 @@ class FrameDecoder:
             yield decode(view[at:after])
             at = after
         if at < end:
-            self._gathered += view[at:]
+            self._keep(view[at:])
 
     def _fill(self, view: memoryview) -> int:
         """Take what the unfinished frame still lacks; how many bytes that was."""
         taken = 0
         if not self._wanted:
-            taken = _LENGTH_BYTES - len(self._gathered)
-            self._gathered += view[:taken]
-            if len(self._gathered) < _LENGTH_BYTES:
+            taken = _LENGTH_BYTES - self._gathered
+            self._keep(view[:taken])
+            if self._gathered < _LENGTH_BYTES:
                 return len(view)
-            self._wanted = self._frame_bytes(self._gathered, 0)
-        missing = self._wanted - len(self._gathered)
-        self._gathered += view[taken : taken + missing]
+            self._wanted = self._frame_bytes(b"".join(self._pieces), 0)
+        missing = self._wanted - self._gathered
+        self._keep(view[taken : taken + missing])
         return min(taken + missing, len(view))
 
-    def _frame_bytes(self, data: memoryview | bytearray, at: int) -> int:
+    def _keep(self, piece: memoryview) -> None:
+        if len(self._pieces) == _PIECES_MAX:
+            self._pieces = [memoryview(b"".join(self._pieces))]
+        self._pieces.append(piece)
+        self._gathered += len(piece)
+
+    def _frame_bytes(self, data: memoryview | bytes, at: int) -> int:
         (length,) = LENGTH.unpack_from(data, at)
         check_length(length, self.frame_bytes_max)
         return _LENGTH_BYTES + int(length)

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from holdfast.event.batch import Batch
 from holdfast.spark.columns.bodies import Bodies
-from holdfast.spark.columns.heads import Heads, timestamps
+from holdfast.spark.columns.heads import Heads, repeated, timestamps
 from holdfast.spark.columns.id_texts import id_texts
 from holdfast.spark.columns.schema import Layout
 
@@ -98,7 +98,7 @@ class Gathered:
     def texts(self, values: Sequence[str]) -> pa.StringArray:
         """The same for texts, which are few."""
         if len(set(values)) == 1:
-            return pa.repeat(pa.scalar(values[0]), self.rows)
+            return repeated(values[0], self.rows)
         return pa.array(values, pa.string()).take(pa.array(np.repeat(np.arange(len(values)), self.counts)))
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
@@ -35,6 +36,9 @@ SAMPLE_BATCHES = 4
 UNREADABLE = "holdfast.unreadable"
 # The years 1 to 9999, which is what both ends of Spark can show; a moment outside is shown as the nearest one inside.
 TIME_MIN_US, TIME_MAX_US = -62_135_596_800_000_000, 253_402_300_799_999_999
+# One record batch after the other says the same of its events: columns of one short text are kept, this long, some 60 MB at most.
+KEPT_ROWS = 1 << 14
+KEPT_LENGTH_MAX = 120
 
 Times = npt.NDArray[np.int64]
 
@@ -140,7 +144,7 @@ class Heads:
     def texts(self, values: list[str] | list[str | None]) -> pa.StringArray:
         """A column of texts that are known for each of `kinds`."""
         if len(values) == 1:
-            return pa.repeat(pa.scalar(values[0], pa.string()), self.rows)
+            return repeated(values[0], self.rows)
         return self._spread(pa.array(values, pa.string()))
 
     def _spread(self, values: pa.Array) -> pa.Array:
@@ -170,6 +174,18 @@ _NO_TEXTS = pa.nulls(0, pa.string())  # `pa.array` would import pandas, which ta
 def _seem_few(sample: Sequence[Batch]) -> bool:
     bare = bare_heads(sample) if sample else None
     return bare is not None and len(set(bare.heads)) * FEW_KINDS <= len(bare.heads)
+
+
+def repeated(text: str | None, rows: int) -> pa.StringArray:
+    """A column of one text: the first rows of one that was made before, if there is such."""
+    if rows > KEPT_ROWS or len(text or "") > KEPT_LENGTH_MAX:
+        return pa.repeat(pa.scalar(text, pa.string()), rows)
+    return _kept(text).slice(0, rows)
+
+
+@lru_cache(maxsize=32)
+def _kept(text: str | None) -> pa.StringArray:
+    return pa.repeat(pa.scalar(text, pa.string()), KEPT_ROWS)
 
 
 def timestamps(moments_us: Times, is_known: npt.NDArray[np.bool_] | None = None) -> pa.Array:

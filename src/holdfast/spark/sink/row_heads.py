@@ -1,15 +1,15 @@
 """The heads of rows that are to become events.
 
-Where rows differ in type and time alone, a head is what stands before the time, the time, and what stands after it: the parts are
-encoded once for each type. Everything else is encoded row by row.
+Where rows are of few kinds, and within a kind differ in nothing but their times, a head is what stands before the time, the time,
+and what stands after it: these parts are encoded once for each kind. Everything else is encoded row by row.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import repeat
 from typing import Any, TypedDict
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -22,10 +22,13 @@ from holdfast.spark.sink.row_columns import RowColumns
 _EIGHT_BYTES_US = 1 << 32
 # Columns for which every row needs a head of its own.
 _OWN = ("id", "source", "subject", "datacontenttype", "dataschema", "event_group", "correlation_id", "reply_to")
+# Rows are of few kinds when there are at least so many of each: then one head of each kind is encoded.
+_FEW_KINDS = 4
 _NOT_EMPTY = ("type", "id", "source")
 
 Numbers = npt.NDArray[np.int64]
 Texts = list[str | None]
+Own = tuple[str | None, ...]  # of a row, what it says in the column type and in those that follow it
 
 
 class Expiry(TypedDict):
@@ -74,11 +77,13 @@ class RowHeads:
     def _encode(self) -> list[bytes]:
         texts = {name: found for name in ("type", *_OWN) if (found := self._texts(name)) is not None}
         properties = self._columns.properties()
+        own = list(zip(*(texts.get(name) or repeat(None, self._columns.rows) for name in ("type", *_OWN)), strict=True))
         least_us = self._usual.time_us if self._times_us is None else int(self._times_us.min())
-        is_plain = texts.keys() <= {"type"} and properties is None and self._expires_ms is None
-        if is_plain and least_us >= _EIGHT_BYTES_US:
-            return self._put_together(texts.get("type") or [None] * self._columns.rows)
-        return self._each(texts, properties)
+        if properties is None and self._expires_ms is None and "id" not in texts and least_us >= _EIGHT_BYTES_US:
+            kinds = dict.fromkeys(own)
+            if len(kinds) == 1 or len(kinds) * _FEW_KINDS <= len(own):
+                return self._put_together(own, kinds)
+        return self._each(own, properties)
 
     def _texts(self, name: str) -> Texts | None:
         found = self._columns.texts(name)
@@ -86,32 +91,28 @@ class RowHeads:
             raise self._columns.refused(name, found.index(""), "it is empty; fill it, or make it null to have it filled in")
         return found
 
-    def _put_together(self, types: Texts) -> list[bytes]:
-        around = {
-            type: around_time(msgspec.structs.replace(self._usual, type=type or self._usual.type))
-            for type in dict.fromkeys(types)
-        }
+    def _put_together(self, own: list[Own], kinds: Iterable[Own]) -> list[bytes]:
+        """Of few kinds: one of each is encoded, and every row gets its own time in the middle."""
+        usual = self._usual
+        around = {kind: around_time(self._head(kind, usual.time_us, usual.expires_at_ms, None)) for kind in kinds}
         if self._times_us is None:
-            now = self._usual.time_us.to_bytes(8, "big")
-            made = {type: before + now + after for type, (before, after) in around.items()}
-            return [made[type] for type in types]
+            now = usual.time_us.to_bytes(8, "big")
+            made = {kind: before + now + after for kind, (before, after) in around.items()}
+            return [made[kind] for kind in own]
         times = self._times_us.astype(">u8").tobytes()
-        pairs = [around[type] for type in types]
+        pairs = [around[kind] for kind in own]
         return [before + times[8 * row : 8 * row + 8] + after for row, (before, after) in enumerate(pairs)]
 
-    def _each(self, texts: dict[str, Texts], properties: list[dict[str, Any] | None] | None) -> list[bytes]:
-        usual = self._usual
-        times = repeat(usual.time_us) if self._times_us is None else self._times_us.tolist()
-        expiries = repeat(usual.expires_at_ms) if self._expires_ms is None else self._expires_ms.tolist()
-        own = zip(*(texts.get(name) or repeat(None, self._columns.rows) for name in ("type", *_OWN)), strict=True)
-        return [
-            encode_head(
-                Head(
-                    type=type or usual.type, time_us=time, id=id, source=source, subject=subject, dataschema=dataschema,
-                    datacontenttype=datacontenttype or usual.datacontenttype, properties=pairs, group=group,
-                    correlation_id=correlation_id, reply_to=reply_to, expires_at_ms=expires_ms,
-                )
-            )
-            for (type, id, source, subject, datacontenttype, dataschema, group, correlation_id, reply_to), time, expires_ms, pairs
-            in zip(own, times, expiries, properties or repeat(None), strict=False)
-        ]  # fmt: skip
+    def _each(self, own: list[Own], properties: list[dict[str, Any] | None] | None) -> list[bytes]:
+        times = repeat(self._usual.time_us) if self._times_us is None else self._times_us.tolist()
+        expiries = repeat(self._usual.expires_at_ms) if self._expires_ms is None else self._expires_ms.tolist()
+        rows = zip(own, times, expiries, properties or repeat(None), strict=False)
+        return [encode_head(self._head(*row)) for row in rows]
+
+    def _head(self, own: Own, time_us: int, expires_ms: int, properties: dict[str, Any] | None) -> Head:
+        type, id, source, subject, datacontenttype, dataschema, group, correlation_id, reply_to = own
+        return Head(
+            type=type or self._usual.type, time_us=time_us, id=id, source=source, subject=subject, dataschema=dataschema,
+            datacontenttype=datacontenttype or self._usual.datacontenttype, properties=properties, group=group,
+            correlation_id=correlation_id, reply_to=reply_to, expires_at_ms=expires_ms,
+        )  # fmt: skip

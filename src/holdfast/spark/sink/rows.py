@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from holdfast.client.gathering import BATCH_BYTES, EVENT_BYTES, Kind
+from holdfast.client.gathering import EVENT_BYTES, Kind
 from holdfast.client.outgoing import EVENT_BYTES_MAX
 from holdfast.destination import name as names
 from holdfast.errors import BadName, TooLarge
@@ -24,6 +24,9 @@ from holdfast.event import batch
 from holdfast.event.event import PRIORITY_DEFAULT, PRIORITY_MAX, TYPE_DEFAULT, Head
 from holdfast.spark.sink.row_columns import RowColumns, Rows
 from holdfast.spark.sink.row_heads import RowHeads
+
+# Nobody waits for one row: batches are larger than a producer makes them, and there are fewer of them to send.
+BATCH_BYTES = 256 << 10
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ PIECE_BYTES_MAX = 64 << 20
 
 
 def pieces_of(extent: Extent, at_least: int) -> int:
-    """As many as this machine has cores, if that is worth it; more of a large batch, and at least what was asked for."""
-    for_cores = min(os.cpu_count() or 1, extent.events // PIECE_EVENTS_MIN)
+    """As many as this machine has cores, if that is worth it; of a large batch a multiple of it; at least what was asked for."""
+    cores = max(1, min(os.cpu_count() or 1, extent.events // PIECE_EVENTS_MIN))
     for_size = max(-(-extent.events // PIECE_EVENTS_MAX), -(-extent.bytes // PIECE_BYTES_MAX))
-    return max(1, at_least, for_cores, for_size)
+    return max(at_least, -(-for_size // cores) * cores)
