@@ -20,9 +20,9 @@ from tests.spark.lives import PATIENCE_S, Life
 from tests.spark.own_disk import OwnDisk
 from tests.spark.producing import TOPICS as NAMES
 
-CUTS = 3
+CUTS = 2
 COPIES = 4  # of the disk, before each cut
-EVENTS = 6_000  # sent before each cut: more than are read until then
+EVENTS = 2_500  # sent before each cut: more than are read until then
 # A batch that is planned again is another one: a plan that is lost although its batch is in the table would be noticed.
 BATCH_EVENTS = (50, 150)
 MOMENT_S_MAX = 0.5
