@@ -54,7 +54,7 @@ async def test_what_is_staged_is_seen_by_nobody_until_it_is_published_in_the_ord
 
         published = await client.publish(name, 0, [first, second])
 
-        assert published == (True, 5)
+        assert published == (True, 5, 0)
         assert (await audit.next(10)).properties == {"n": 1}
         assert await taken(client, name) == [1, 2, 3, 4]
 
@@ -64,15 +64,15 @@ async def test_a_number_that_is_not_above_the_scopes_last_is_answered_as_a_repet
 ) -> None:
     async with holdfast.connect(url) as client:
         first = await staged(client, f"{name}-1", name, "once")
-        assert await client.publish(name, 7, [first]) == (True, 1)
+        assert await client.publish(name, 7, [first]) == (True, 1, 7)
         again, lower = [await staged(client, f"{name}-again-{number}", name, "twice") for number in (7, 3)]
 
-        assert await client.publish(name, 7, [again]) == (False, 0)
-        assert await client.publish(name, 3, [lower]) == (False, 0)
+        assert await client.publish(name, 7, [again]) == (False, 0, 7)
+        assert await client.publish(name, 3, [lower]) == (False, 0, 7)
 
         with pytest.raises(NotPublished, match="not here"):
             await client.publish(name, 8, [again])
-        assert await client.publish(f"{name}-other", 7, []) == (True, 0), "each scope counts by itself"
+        assert await client.publish(f"{name}-other", 7, []) == (True, 0, 7), "each scope counts by itself"
         assert await taken(client, name) == ["once"]
 
 
@@ -93,7 +93,7 @@ async def test_a_publish_that_fails_its_checks_changes_nothing_and_may_be_said_a
         assert await waiting(client, name) == 0
 
         await client.create_queue(f"{name}-gone")
-        assert await client.publish(name, 0, [one, two]) == (True, 2)
+        assert await client.publish(name, 0, [one, two]) == (True, 2, 0)
         assert await taken(client, name) == [1]
 
 
@@ -106,7 +106,7 @@ async def test_a_dropped_stage_is_gone_and_dropping_what_is_not_there_is_fine(ur
 
         with pytest.raises(NotPublished, match="not here"):
             await client.publish(name, 0, made)
-        assert await client.publish(name, 0, made[2:]) == (True, 1)
+        assert await client.publish(name, 0, made[2:]) == (True, 1, 0)
 
 
 async def test_a_stage_outlives_its_client_and_its_description_travels_to_another(url: str, name: str) -> None:
@@ -117,7 +117,7 @@ async def test_a_stage_outlives_its_client_and_its_description_travels_to_anothe
             made = pickle.dumps(await staged(stager, name, name, "kept"))
 
         async with holdfast.connect(url) as publisher:
-            assert await publisher.publish(name, 0, [pickle.loads(made)]) == (True, 1)
+            assert await publisher.publish(name, 0, [pickle.loads(made)]) == (True, 1, 0)
             assert await taken(publisher, name) == ["kept"]
 
 
@@ -134,7 +134,7 @@ async def test_batches_that_are_made_already_are_staged_as_they_are_and_many_at_
         sealed = await stage.seal()
 
         assert (sealed.parts, sealed.events) == (60, 600)
-        assert await client.publish(name, 0, [sealed]) == (True, 600)
+        assert await client.publish(name, 0, [sealed]) == (True, 600, 0)
         found = await taken(client, name)
         assert [int(each.rstrip(b"\0")) for each in found if isinstance(each, bytes)] == list(range(600))
 
@@ -147,7 +147,7 @@ async def test_an_attempt_under_a_name_that_is_taken_is_refused(url: str, name: 
         with pytest.raises(StageExists, match="another name"):
             await staged(client, name, name, "of the second")
 
-        assert await client.publish(name, 0, [former]) == (True, 1)
+        assert await client.publish(name, 0, [former]) == (True, 1, 0)
 
 
 async def test_refusals_come_before_anything_is_stored_and_say_what_to_do(url: str, name: str) -> None:
@@ -185,14 +185,14 @@ async def test_a_sealed_stage_takes_nothing_more(url: str, name: str) -> None:
             await stage.send(name, 1)
 
         assert await stage.seal() == made == (name, 0, 0)
-        assert await client.publish(name, 0, [made]) == (True, 0)
+        assert await client.publish(name, 0, [made]) == (True, 0, 0)
 
 
 async def test_many_stages_of_one_client_share_its_window_and_are_all_there(url: str, name: str) -> None:
     async with holdfast.connect(url) as client:
         made = await asyncio.gather(*(staged(client, f"{name}-{each}", name, *[bytes(40_000)] * 10) for each in range(20)))
 
-        assert await client.publish(name, 0, made) == (True, 200)
+        assert await client.publish(name, 0, made) == (True, 200, 0)
 
 
 def test_the_plain_twin_stages_and_publishes(url: str, name: str) -> None:
@@ -201,7 +201,7 @@ def test_the_plain_twin_stages_and_publishes(url: str, name: str) -> None:
         stage.send(name, {"sku": 7})
         stage.send_batch(name, "queue", batch.encode([b"\x80"], [b"plain"], source="test", first_id=1 << 64), 1)
 
-        assert client.publish(name, 0, [stage.seal()]) == (True, 2)
+        assert client.publish(name, 0, [stage.seal()]) == (True, 2, 0)
         client.drop_stages([stage.name])
 
         with client.queue(name).receive() as incoming:

@@ -140,7 +140,7 @@ async def test_a_stage_goes_on_after_its_session_was_given_up(tmp_path: Path) ->
         sealed = await stage.seal()
 
         assert (sealed.parts, sealed.events) == (2, 2)
-        assert await client.publish("q", 0, [sealed]) == (True, 2)
+        assert await client.publish("q", 0, [sealed]) == (True, 2, 0)
 
 
 async def test_a_stage_into_which_sending_was_interrupted_cannot_be_sealed(tmp_path: Path) -> None:
@@ -172,12 +172,12 @@ async def test_stages_and_scopes_are_there_after_a_restart_and_after_a_crash(tmp
     await server.close()
     server = await start(tmp_path / "data", port=port)
     async with holdfast.connect(server.url, timeout=20) as client:
-        assert await client.publish("q", 6, []) == (False, 0)
-        assert await client.publish("q", 7, [first]) == (True, 2)
+        assert await client.publish("q", 6, []) == (False, 0, 6)
+        assert await client.publish("q", 7, [first]) == (True, 2, 7)
     await server.crash()
     async with running(tmp_path / "data") as server, holdfast.connect(server.url) as client:
-        assert await client.publish("q", 7, []) == (False, 0)
-        assert await client.publish("q", 8, [second]) == (True, 1)
+        assert await client.publish("q", 7, []) == (False, 0, 7)
+        assert await client.publish("q", 8, [second]) == (True, 1, 8)
         assert await taken(client) == [0, 1, 2, 3]
 
 
@@ -195,7 +195,7 @@ async def test_a_destination_at_its_high_water_holds_a_stage_back_until_there_is
         waiting = asyncio.create_task(staged(client, "second", 9, queue="small", timeout=20))
         assert await taken(client, "small") == list(range(8))
 
-        assert await client.publish("q", 1, [await waiting]) == (True, 1)
+        assert await client.publish("q", 1, [await waiting]) == (True, 1, 1)
 
 
 async def test_all_stages_together_take_no_more_than_their_share_and_go_on_when_some_are_dropped(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ async def test_all_stages_together_take_no_more_than_their_share_and_go_on_when_
         waiting = asyncio.create_task(staged(client, "third", *[PAD] * 10))
         await client.drop_stages([first.name, "second"])
 
-        assert await client.publish("q", 0, [await waiting]) == (True, 10)
+        assert await client.publish("q", 0, [await waiting]) == (True, 10, 0)
 
 
 async def test_there_are_only_so_many_stages_and_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,7 +221,7 @@ async def test_there_are_only_so_many_stages_and_parts(tmp_path: Path, monkeypat
         with pytest.raises(Blocked, match="1 parts are staged"):
             await staged(client, "fourth", 4, timeout=0.3)
 
-        assert await client.publish("q", 0, made) == (True, 2)
+        assert await client.publish("q", 0, made) == (True, 2, 0)
 
 
 # --- whose they are --------------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ async def test_only_the_user_that_staged_publishes_and_drops_and_only_what_it_ma
 
             with pytest.raises(NotPublished, match="'s' is not here"):
                 await bob.publish("q", 5, [made])
-            assert await bob.publish("q", 9, []) == (True, 0), "a scope of the same name is another's"
+            assert await bob.publish("q", 9, []) == (True, 0, 9), "a scope of the same name is another's"
             await bob.drop_stages(["s"])
 
-            assert await alice.publish("q", 0, [made]) == (True, 1)
+            assert await alice.publish("q", 0, [made]) == (True, 1, 0)

@@ -93,7 +93,7 @@ async def test_a_question_that_makes_no_sense_is_refused_and_the_stages_stay(mak
         assert (await answer_to(client, make)).code == code
 
         answered = await answer_to(client, lambda token: Publish(token, "q", 0, [("t", 1)]))
-        assert answered.value == {"is_new": True, "events": 1}
+        assert answered.value == {"is_new": True, "events": 1, "last": 0}
 
 
 async def test_so_many_stages_are_named_at_once_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,7 @@ class Published(NamedTuple):
 
     is_new: bool
     events: int  # that became visible now
+    last: int  # the highest number that the scope has published, this call included
 
 
 class Stage:
@@ -238,7 +239,7 @@ class Staging(ABC):
         if type(number) is not int or not isinstance(scope, str):
             raise BadSetting(f"a scope is text and its number whole, not {scope!r:.40} and {number!r:.40}", setting="number")
         answer = await _ask_again(self._opened(), lambda token: frame.Publish(token, scope, number, named), timeout)
-        return Published(answer["is_new"], answer["events"])
+        return Published(answer["is_new"], answer["events"], answer["last"])
 
     async def drop_stages(self, names: Iterable[str], *, timeout: float | None = None) -> None:
         """These will not be published: let them go. What is not there, or was published, is passed over."""

@@ -72,15 +72,15 @@ def _selecting(state: State, destination: str) -> Iterator[Subscription]:
 def publish(state: State, entry: int, command: commands.Publish, payload: memoryview, effects: Effects) -> dict[str, Any]:
     named = _read(_stages, payload)
     scope = (command.session, command.scope)
-    if command.number <= state.scopes.last(scope):
+    if command.number <= (last := state.scopes.last(scope)):
         state.scopes.use(scope, command.number)
         state.assemblies.let_go(command.session, *(name for name, _ in named))
-        return {"is_new": False, "events": 0}
+        return {"is_new": False, "events": 0, "last": last}
     batches = _checked(state, command, named)
     state.scopes.use(scope, command.number)
     state.assemblies.let_go(command.session, *(name for name, _ in named))
     place_all(state, batches, entry, effects)
-    return {"is_new": True, "events": sum(batch.events for batch in batches)}
+    return {"is_new": True, "events": sum(batch.events for batch in batches), "last": command.number}
 
 
 def drop(state: State, command: commands.Abandon, payload: memoryview) -> bool:
