@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType, TimestampType
 
-from holdfast.errors import BadEvent, BadSetting, DiskFailed, Refused
+from holdfast.errors import BadEvent, BadSetting, CheckpointMismatch, DiskFailed, Refused
 from holdfast.spark.lake.format import LakeSource
 from holdfast.spark.lake.table import Lake, local_folder
 from tests.spark.lake_rows import SPARK_SCHEMA, add_batch, positions, rows, stream_writer, write
@@ -139,3 +139,14 @@ def test_commits_of_two_processes_wait_for_each_other(tmp_path: Path, monkeypatc
 
     writer.commit([message], 0)
     assert positions(tmp_path) == [1]
+
+
+def test_a_batch_older_than_the_last_one_of_its_query_is_refused_and_nothing_is_taken_for_a_repetition(tmp_path: Path) -> None:
+    """As with a checkpoint from a backup: the number is known, the rows are not."""
+    for number in (10, 11, 12):
+        add_batch(tmp_path, number, rows([number]))
+
+    with pytest.raises(CheckpointMismatch, match=r"has batch 12 of this query.*is at batch 11.*new checkpoint"):
+        add_batch(tmp_path, 11, rows([99]))
+
+    assert positions(tmp_path) == [10, 11, 12]

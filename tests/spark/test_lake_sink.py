@@ -45,7 +45,6 @@ def test_a_batch_that_is_written_again_after_a_crash_is_in_the_table_once(tmp_pa
     add_batch(tmp_path, 1, rows(range(10, 20)))
 
     add_batch(tmp_path, 1, rows(range(10, 20)))
-    add_batch(tmp_path, 0, rows(range(10)))
 
     assert positions(tmp_path) == list(range(20))
 
@@ -202,6 +201,35 @@ def test_a_commit_says_how_many_rows_a_file_has_and_between_what_they_lie(tmp_pa
 
     assert (said["num_records"], said["min.position"], said["max.position"]) == (5, 5, 9)
     assert said["min.accepted_at"] <= NOON <= said["max.accepted_at"]
+
+
+def test_the_last_moment_that_can_be_written_is_taken_like_any_other(tmp_path: Path) -> None:
+    last = datetime.max.replace(tzinfo=UTC)
+
+    add_batch(tmp_path, 0, rows([1], time=NOON))
+    add_batch(tmp_path, 1, rows([2], time=last))
+
+    assert positions(tmp_path) == [1, 2]
+    said = pa.table(DeltaTable(tmp_path).get_add_actions(flatten=True)).column("max.time").to_pylist()
+    assert max(said) == last.replace(microsecond=999_000)
+
+
+@pytest.mark.parametrize("order", [["often"] * 999 + ["rarely"], ["often", "rarely", "often"] + ["often"] * 997])
+def test_a_row_of_a_rare_destination_does_not_keep_the_memory_of_its_whole_batch(tmp_path: Path, order: list[str]) -> None:
+    lake = files.LakeFiles(str(tmp_path), ["destination"], "0")
+    before = pa.total_allocated_bytes()
+
+    for start in range(0, 60_000, 1000):
+        data = pa.array([b"x" * 1000] * 1000)
+        batch = rows(range(start, start + 1000), order)
+        batch = batch.set_column(batch.schema.get_field_index("data"), "data", data)
+        assert batch.nbytes > 1_000_000
+        lake.put(batch)
+        lake._write(lake._open[("often",)])
+    del batch, data
+
+    assert pa.total_allocated_bytes() - before < 5_000_000
+    assert sorted((file.partition["destination"], file.rows) for file in lake.finish()) == [("often", 59_940), ("rarely", 60)]
 
 
 def test_rows_of_many_destinations_in_any_order_come_into_few_files_each(tmp_path: Path) -> None:

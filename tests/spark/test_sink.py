@@ -20,6 +20,7 @@ from holdfast.errors import (
     BadName,
     BadSetting,
     BadUrl,
+    CheckpointMismatch,
     DestinationExists,
     HoldfastError,
     NotPublished,
@@ -100,11 +101,25 @@ def test_a_batch_that_is_committed_twice_is_sent_once(place: Place) -> None:
 
 
 def test_a_batch_that_is_written_again_after_a_crash_is_sent_once(place: Place) -> None:
-    for number, rows in ((0, range(10)), (1, range(10, 20)), (1, range(10, 20)), (0, range(10)), (2, range(20, 30))):
+    for number, rows in ((0, range(10)), (1, range(10, 20)), (1, range(10, 20)), (2, range(20, 30))):
         writer = place.stream()
         writer.commit([place.write(writer, place.rows(rows))], number)
 
     assert place.numbers() == list(range(30))
+
+
+def test_a_batch_older_than_the_last_one_of_its_query_is_refused_and_nothing_is_taken_for_a_repetition(place: Place) -> None:
+    """As with a checkpoint from a backup: the number is known, the rows are not."""
+    for number in (0, 1, 2):
+        writer = place.stream()
+        writer.commit([place.write(writer, place.rows(range(number, number + 1)))], number)
+    writer = place.stream()
+    message = place.write(writer, place.rows(range(10, 20)))
+
+    with pytest.raises(CheckpointMismatch, match=r"has batch 2 of this query, and the checkpoint is at batch 1.*new checkpoint"):
+        writer.commit([message], 1)
+
+    assert place.numbers() == [0, 1, 2]
 
 
 def test_an_abort_after_a_commit_that_seemed_to_fail_takes_nothing_back(place: Place) -> None:

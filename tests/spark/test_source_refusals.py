@@ -57,22 +57,41 @@ def test_a_checkpoint_of_a_subscription_that_was_made_again_is_refused_and_says_
     restarted.close()
 
 
-def test_a_checkpoint_older_than_what_is_confirmed_is_refused_and_can_be_gone_on_from_d1(server: ServerProcess) -> None:
-    begin = {"refused.older": Mark("", 0)}
-    end = committed(server, "refused.older", 10)
-    begin = {"refused.older": end["refused.older"]._replace(place=0, cuts=())}
-    restarted = driver(server, "refused.older")
+@pytest.mark.parametrize("on_mismatch", ["fail", "continue"])
+def test_a_checkpoint_older_than_what_is_confirmed_is_refused_whatever_the_options_say_d1(
+    server: ServerProcess, on_mismatch: str
+) -> None:
+    """Its batches have numbers that the sinks know: what is new in them would be taken for a repetition, and be lost."""
+    topic = f"refused.older.{on_mismatch}"
+    end = committed(server, topic, 10)
+    old = {topic: end[topic]._replace(place=0, cuts=())}
+    restarted = driver(server, topic, onMismatch=on_mismatch)
 
-    with pytest.raises(CheckpointMismatch, match="older than what a newer one confirmed"):
-        restarted.latest(begin, ALL)
+    with pytest.raises(CheckpointMismatch, match=r"older than what a newer one has confirmed.*new checkpoint folder"):
+        restarted.latest(old, ALL)
     restarted.close()
 
-    send(server, "refused.older", range(10, 15))
-    going_on = driver(server, "refused.older", onMismatch="continue")
-    newest = going_on.latest(begin, ALL)
-    assert [each.start for each in going_on.ranges(begin, newest)] == [0]
-    assert newest["refused.older"].place > end["refused.older"].place
-    going_on.close()
+
+def test_a_first_batch_that_was_planned_for_a_subscription_that_is_gone_confirms_nothing_of_the_next_one_d1(
+    server: ServerProcess,
+) -> None:
+    """Spark asks for the beginning again when not even the first batch was committed."""
+    topic = "refused.first-batch"
+    end = committed(server, topic, 10)
+    with holdfast.blocking.connect(server.url) as client:
+        client.delete_subscription(topic, "lake")
+        client.create_subscription(topic, "lake")
+    for number in range(20):
+        send(server, topic, [number])
+    restarted = driver(server, topic)
+
+    begin = restarted.beginning()
+    assert restarted.ranges(begin, end) == []
+    with pytest.raises(CheckpointMismatch, match="made again"):
+        restarted.latest(end, ALL)
+    restarted.close()
+
+    assert waiting(server, topic, "lake") == 20
 
 
 def test_a_checkpoint_of_a_newer_server_than_this_one_is_refused_d1(server: ServerProcess) -> None:
@@ -137,7 +156,8 @@ def test_a_server_that_cannot_be_reached_is_an_error_in_time_d1() -> None:
     assert time.monotonic() - began < 10
 
 
-def test_a_second_owner_is_refused_while_the_first_one_lives_d1(server: ServerProcess) -> None:
+def test_a_second_owner_is_refused_while_the_first_one_lives_d1(server: ServerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.spark.source.owning.OWNER_PATIENCE_S", 2.0)
     first, second = driver(server, "refused.owned"), driver(server, "refused.owned")
     first.beginning()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import BadSelector, BadSetting
+from holdfast.spark.pipelines.alerts import of_rules, to_event
 from holdfast.spark.pipelines.cooldown import STATES_KEPT, Alert, QuietNotes, cooled
 from holdfast.spark.pipelines.notes import notes_in
 from holdfast.spark.pipelines.rules import Rule, load_rules
@@ -89,6 +90,23 @@ def test_without_a_cooldown_every_window_alerts() -> None:
     kept, quiet = cooled([window(minute) for minute in (2, 0, 1)], {}, {"r": 0.0})
 
     assert (minutes(kept), quiet) == ([0, 1, 2], {})
+
+
+def test_windows_of_a_rule_that_is_gone_or_groups_otherwise_now_are_left_out() -> None:
+    rules = {"r": Rule(name="r", threshold=1, window=1, group_by=("destination",)), "s": Rule(name="s", threshold=1, window=1)}
+    windows = [
+        window(0, "r", "ann"),
+        window(1, "r"),
+        window(2, "r", "ann", "x"),
+        window(3, "gone"),
+        window(4, "s"),
+        window(5, "s", None),
+    ]
+
+    kept = of_rules(windows, rules)
+
+    assert minutes(kept) == [0, 4]
+    assert [to_event(alert, rules[alert.rule])["subject"] for alert in kept] == ["r", "s"]
 
 
 def test_cut_into_batches_anywhere_the_same_windows_alert() -> None:

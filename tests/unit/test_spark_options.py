@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from holdfast.errors import BadName, BadPattern, BadSelector, BadSetting, BadUrl, Refused
+from holdfast.event.pattern import Pattern
 from holdfast.spark.columns.schema import COLUMNS
 from holdfast.spark.options import BatchOptions, Destination, SinkOptions, SourceOptions, StreamOptions
 
@@ -45,6 +46,47 @@ def test_a_stream_takes_all_its_options_in_any_case_and_leaves_those_of_spark_al
     assert (options.layout.format, options.layout.data_schema, options.layout.columns) == ("json", "a INT", ("id", "data"))
     assert (options.events_max, options.bytes_max) == (1000, 64 << 20)
     assert (options.sync, options.poll_seconds, options.on_mismatch) == (30.0, 0.5, "continue")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        ("orders.*", "*.eu", "orders.eu"),
+        ("orders.>", "orders.*", "orders.new"),
+        ("orders.**", "orders*", "orders"),
+        ("orders.**.eu", "**.orders.eu", "orders.eu"),
+        ("**/7/*", "plant/>", "plant/7/x"),
+        ("**.**", "plant/?", "plant/7"),
+        ("a*c", "ab?", "abc"),
+        ("_*", "_D*", "_DMQ"),
+    ],
+)
+def test_wildcards_that_can_mean_the_same_name_are_refused(one: str, other: str, both: str) -> None:
+    assert Pattern.glob(one).matches(both) and Pattern.glob(other).matches(both)
+
+    for destinations in (f"{one},{other}", f"{other},{one}"):
+        with pytest.raises(BadSetting, match="read twice"):
+            BatchOptions.of({**BATCH, "destinations": destinations})
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("alerts.*", "plant/?"),
+        ("orders.*", "orders/*"),
+        ("orders.*", "orders.*.*"),
+        ("*.eu", "*.us"),
+        ("orders.?", "orders.??"),
+        ("orders.>", "orders*"),
+        ("a.**", "b.**"),
+        ("**.new", "re*w"),
+        ("**", "_*"),
+    ],
+)
+def test_wildcards_that_no_name_fits_both_of_are_read_together(one: str, other: str) -> None:
+    options = BatchOptions.of({**BATCH, "destinations": f"{one},{other}"})
+
+    assert options.destinations == (Destination(one, "glob"), Destination(other, "glob"))
 
 
 def test_a_regular_expression_is_one_destination_commas_included() -> None:
@@ -163,6 +205,8 @@ def test_an_unknown_option_is_refused_with_those_that_may_have_been_meant() -> N
         (BatchOptions, {**BATCH, "destinations": "a.*", "match": "name"}, BadName, "contains '*'"),
         (BatchOptions, {**BATCH, "destinations": "a.*,a.b"}, BadSetting, "read twice"),
         (BatchOptions, {**BATCH, "destinations": "a,a"}, BadSetting, "read twice"),
+        (StreamOptions, {**STREAM, "destinations": "orders.*,*.eu"}, BadSetting, "'orders.*' and '*.eu' can both mean"),
+        (StreamOptions, {**STREAM, "destinations": "orders.*,x,*.eu"}, BadSetting, "one wider pattern, or two queries"),
         (BatchOptions, {**BATCH, "match": "like"}, BadSetting, "possible are name, glob, regex"),
         (StreamOptions, {**STREAM, "subscription": "_own"}, BadName, "option subscription: "),
         (StreamOptions, {**STREAM, "subscription": " "}, BadSetting, "is empty"),

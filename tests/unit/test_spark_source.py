@@ -73,3 +73,17 @@ def test_limits_are_shared_equally_and_never_to_nothing() -> None:
 
     assert (share.events, share.bytes) == (2, 1)
     assert (Allowance().share(4).events, Allowance(10).left([extent(4), extent(9)]).events) == (None, 0)
+
+
+def test_with_a_grace_period_the_last_commit_says_how_long_it_needs_until_it_is_safe() -> None:
+    now = [0.0]
+    safe = Aged(10, lambda: now[0])
+    assert safe.seconds_left() == 0
+
+    safe.safe({"a": Mark("x", 1)})
+    now[0] = 4
+
+    assert safe.seconds_left() == 6
+    now[0] = 30
+    assert safe.safe({"a": Mark("x", 1)}) == {"a": Mark("x", 1)}
+    assert (safe.seconds_left(), Synced(lambda: None).seconds_left()) == (0, 0)

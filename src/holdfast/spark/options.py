@@ -23,6 +23,7 @@ from holdfast.client.subscribing import Match
 from holdfast.destination import name as names
 from holdfast.errors import BadName, BadPattern, BadSelector, BadSetting
 from holdfast.event.event import PRIORITY_DEFAULT, PRIORITY_MAX, TYPE_DEFAULT
+from holdfast.event.overlap import can_meet
 from holdfast.event.pattern import Pattern
 from holdfast.event.selector import parse_optional
 from holdfast.spark.columns.schema import FORMATS, Format, Layout
@@ -228,6 +229,12 @@ def _check_apart(destinations: tuple[Destination, ...]) -> None:
             if each.name == other.name or (each.match == "name" and other.match == "glob" and _fits(other, each.name)):
                 raise BadSetting(
                     f"option destinations: {each.name!r} is meant by {other.name!r} too, and would be read twice; name it once",
+                    setting="destinations",
+                )
+            if each.match == other.match == "glob" and can_meet(each.name, other.name):
+                raise BadSetting(
+                    f"option destinations: {each.name!r} and {other.name!r} can both mean the same name, which would be read "
+                    "twice; use one wider pattern, or two queries with subscriptions of their own",
                     setting="destinations",
                 )
 

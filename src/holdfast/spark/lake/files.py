@@ -40,6 +40,8 @@ NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 # A file system takes names of 255 bytes, and the column stands before the value.
 FOLDER_LENGTH_MAX = 180
 DIGEST_LENGTH = 16
+_MILLISECOND_LESS = timedelta(microseconds=999)
+_ROUNDED_UP_MAX = datetime.max - _MILLISECOND_LESS
 
 Partition = tuple[str | None, ...]
 
@@ -190,6 +192,7 @@ class _OpenFile:
 
     def gather(self, rows: pa.RecordBatch) -> int:
         """Keep it for the next row group; how many bytes that takes."""
+        rows = _apart(rows)
         size = int(rows.nbytes)
         self._gathered.append(rows)
         self.rows_gathered += rows.num_rows
@@ -212,6 +215,13 @@ class _OpenFile:
     def abandon(self) -> None:
         with suppress(OSError, pa.ArrowException):
             self._writer.close()
+
+
+def _apart(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows that are a small part of a batch, copied: a view of them would keep the memory of the whole batch."""
+    if 2 * rows.nbytes >= rows.get_total_buffer_size():
+        return rows
+    return rows.take(pa.array(np.arange(rows.num_rows)))
 
 
 def _repeats(field: pa.Field) -> bool:
@@ -238,10 +248,11 @@ def _stats(written: pq.FileMetaData, schema: pa.Schema) -> str:
 
 
 def _written(value: Any, *, is_upper: bool) -> Any:
-    """The Delta protocol writes times in milliseconds: an upper bound is rounded up."""
+    """The Delta protocol writes times in milliseconds: an upper bound is rounded up, as far as there are times."""
     if not isinstance(value, datetime):
         return value
-    value += timedelta(microseconds=999 if is_upper else 0)
+    if is_upper:
+        value = min(value, _ROUNDED_UP_MAX.replace(tzinfo=value.tzinfo)) + _MILLISECOND_LESS
     return f"{value:%Y-%m-%dT%H:%M:%S}.{value.microsecond // 1000:03d}Z"
 
 

@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType, TimestampType
 
 from holdfast.errors import BadEvent, BadSetting, DiskFailed
 from holdfast.spark.lake.files import LakeFile, LakeFiles
-from holdfast.spark.sink.writing import make_plan_durable, query_of, task_name
+from holdfast.spark.sink.writing import check_in_order, make_plan_durable, query_of, task_name
 
 if TYPE_CHECKING:
     from holdfast.spark.lake.table import Lake, Mode
@@ -150,8 +150,10 @@ class LakeStreamWriter(LakeWriting, DataSourceStreamArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         queries = {message.query for message in messages if isinstance(message, LakeMessage)}
         if queries:
+            query = queries.pop()
+            check_in_order(batchId, self._lake().last_of(query), f"the table {self._folder}")
             make_plan_durable()
-            self._commit(messages, queries.pop(), batchId)
+            self._commit(messages, query, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Nothing: the commit may have happened."""

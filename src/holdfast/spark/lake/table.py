@@ -172,6 +172,11 @@ class Lake:
                 self._commit(table, _added(files), [Transaction(scope, number)] if scope else [], mode)
             return bool(files)
 
+    def last_of(self, scope: str) -> int | None:
+        """The highest number of this scope that was committed."""
+        table = self.table_or_none()
+        return None if table is None else table.transaction_version(scope)
+
     def replace(self, removed: Sequence[LakeFile], added: Sequence[LakeFile] = ()) -> None:
         """Take these files out. Those added instead hold the same rows: whoever follows the table sees no change."""
         now_ms = time.time_ns() // 1_000_000

@@ -17,8 +17,9 @@ the same scope, which the server takes once.
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import reduce
 from itertools import groupby
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
     from holdfast.spark.pipelines.progress import Reporter
     from holdfast.spark.pipelines.registry import AlertsSettings
+
+log = logging.getLogger(__name__)
 
 TYPE = "holdfast.alert"
 ROW = "id string, type string, subject string, time timestamp, datacontenttype string, properties map<string,string>, data string"
@@ -72,6 +75,11 @@ def to_event(alert: Alert, rule: Rule) -> dict[str, Any]:
     }
 
 
+def of_rules(windows: Iterable[Alert], rules: Mapping[str, Rule]) -> list[Alert]:
+    """The windows that the rules, by name, still speak of: the checkpoint may hold some that were begun by other rules."""
+    return [each for each in windows if each.rule in rules and len(each.group) == len(rules[each.rule].group_by)]
+
+
 def start(spark: SparkSession, settings: AlertsSettings, reporter: Reporter) -> StreamingQuery:
     from holdfast.spark.pipelines.runner import read_stream, writer
 
@@ -90,7 +98,14 @@ def _publisher(settings: AlertsSettings, rules: Sequence[Rule]) -> Callable[[Dat
     quiet = QuietNotes(notes_in(settings.checkpoint, "quiet"))
 
     def publish(windows: DataFrame, batch: int) -> None:
-        found = [alert_of(row) for row in windows.collect()]
+        there = [alert_of(row) for row in windows.collect()]
+        found = of_rules(there, by_name)
+        if len(found) < len(there):
+            log.warning(
+                "%d windows were left out: the rules were changed since they were begun, and the rule of each is gone or has "
+                "another group_by",
+                len(there) - len(found),
+            )
         if not found:
             return
         kept, after = cooled(found, quiet.before(batch), cooldowns)

@@ -14,6 +14,7 @@ from typing import Annotated, Literal, NamedTuple
 from msgspec import Meta
 
 from holdfast.errors import BadSetting
+from holdfast.event.pattern import Pattern
 from holdfast.spark.pipelines.auditing.settings import AuditSettings
 from holdfast.spark.pipelines.settings import KeptSettings, Settings, StreamSettings, needed, seconds, shown_as
 
@@ -93,7 +94,9 @@ class ReplaySettings(KeptSettings, kw_only=True, frozen=True):
         ""
     )
     kind: Annotated[Literal["queue", "topic"], shown_as("KIND", "What the destination is: queue or topic.")] = "topic"
-    destinations: Annotated[str | list[str], shown_as("NAMES", "Only what was read from these destinations.")] = ""
+    destinations: Annotated[
+        str | list[str], shown_as("NAMES", "Only what was read from these, such as orders or 'alerts.*,orders'.")
+    ] = ""
     since: Annotated[str, shown_as("TIME", "Only what is not older, such as 2026-11-16 or 2026-11-16T08:00:00Z.")] = ""
     until: Annotated[str, shown_as("TIME", "Only what is older.")] = ""
     by: Annotated[
@@ -119,6 +122,8 @@ class ReplaySettings(KeptSettings, kw_only=True, frozen=True):
             raise BadSetting(
                 f"there is no time between since {self.since} and until {self.until}; turn them round", setting="until"
             )
+        for name in self.destination_names:
+            Pattern.glob(name)
         if self.selector:
             spark_sql(self.selector)
 

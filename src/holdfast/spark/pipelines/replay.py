@@ -14,10 +14,11 @@ them, as texts. What had a time to live has none now: it would be over.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 from uuid import uuid4
 
 import msgspec
@@ -25,6 +26,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from holdfast.errors import BadSetting
+from holdfast.event.pattern import Pattern
 from holdfast.spark.pipelines.notes import Notes, notes_in
 from holdfast.spark.pipelines.progress import Progress
 from holdfast.spark.pipelines.registry import moment
@@ -32,7 +34,7 @@ from holdfast.spark.pipelines.replaying import Plan, TableFile, chunk_starts
 from holdfast.spark.pipelines.selecting import spark_sql
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from holdfast.spark.pipelines.progress import Reporter
     from holdfast.spark.pipelines.registry import ReplaySettings
@@ -51,16 +53,30 @@ def replay(
     selector: str = "",
     where: str = "",
 ) -> DataFrame:
-    """The rows of the archive that are asked for: from `since`, before `until`."""
-    names = list(destinations)
+    """The rows of the archive that are asked for: from `since`, before `until`, of destinations that are named or matched."""
+    asked = list(destinations)
     conditions = [
         *([F.col(by) >= F.lit(since)] if since else []),
         *([F.col(by) < F.lit(until)] if until else []),
-        *([F.col("destination").isin(names)] if names else []),
+        *([_is_of(asked, archived)] if asked else []),
         *([F.expr(spark_sql(selector))] if selector else []),
         *([F.expr(where)] if where else []),
     ]
     return reduce(lambda frame, condition: frame.where(condition), conditions, archived)
+
+
+def meant(asked: Iterable[str], names: Iterable[str]) -> list[str]:
+    """Of these names, those that are asked for, by name or by wildcard: matched as the server matches them."""
+    patterns = [Pattern.glob(each) for each in asked]
+    return sorted(name for name in names if any(pattern.matches(name) for pattern in patterns))
+
+
+def _is_of(asked: Sequence[str], archived: DataFrame) -> Column:
+    """Whether a row is of the destinations asked for. Wildcards are matched in Python, for each name that occurs."""
+    names = list(asked)
+    if not all(Pattern.glob(each).is_literal for each in asked):
+        names = meant(asked, (row[0] for row in archived.select("destination").distinct().collect()))
+    return F.col("destination").isin(names) if names else F.lit(False)
 
 
 def repeated(archived: DataFrame) -> DataFrame:
@@ -128,7 +144,8 @@ def _file(table: str, action: dict[str, Any]) -> TableFile:
     first, last = action.get("min.position"), action.get("max.position")
     if first is None or last is None or action.get("partition.destination") is None:
         raise BadSetting(f"{table} is not a table that `holdfast pipeline archive` wrote: it lacks positions or destinations")
-    return TableFile(action["path"], action["partition.destination"], first, last, action["num_records"])
+    path = unquote(action["path"])  # written as in a URL
+    return TableFile(path, action["partition.destination"], first, last, action["num_records"])
 
 
 class Archive:
@@ -138,6 +155,9 @@ class Archive:
         self._spark = spark
         self._settings = settings
         self._plan = plan
+        asked = settings.destination_names
+        # Of what is in the plan; what matches nothing there is left as it is, and matches nothing in the rows either.
+        self._destinations = meant(asked, {file.destination for file in plan.files}) or asked
 
     def publish(self, number: int) -> Progress:
         """Send a chunk, unless the server has it already."""
@@ -175,7 +195,7 @@ class Archive:
     def _asked(self, rows: DataFrame) -> DataFrame:
         asked = self._settings
         since, until = moment(asked.since, "since"), moment(asked.until, "until")
-        return replay(rows, since, until, asked.by, asked.destination_names, asked.selector, asked.where)
+        return replay(rows, since, until, asked.by, self._destinations, asked.selector, asked.where)
 
     def _read(self, files: list[TableFile]) -> DataFrame:
         """The files, with the destination that each is of: it is not in them."""

@@ -31,11 +31,12 @@ from pyspark.sql.types import StructType
 from holdfast import blocking
 from holdfast.blocking.staging import Stage
 from holdfast.client.staging import Staged
+from holdfast.client.url import without_password
 from holdfast.errors import BadSetting, HoldfastError
 from holdfast.spark.options import SinkOptions
 from holdfast.spark.sink.row_columns import RowColumns
 from holdfast.spark.sink.rows import to_batches
-from holdfast.spark.sink.writing import make_plan_durable, query_of, task_name
+from holdfast.spark.sink.writing import check_in_order, make_plan_durable, query_of, task_name
 
 
 @dataclass
@@ -81,11 +82,13 @@ class SinkWriting:
                 stage.send_batch(made.destination, made.kind, made.batch, made.events)
             first_row += each.num_rows
 
-    def _publish(self, messages: Sequence[WriterCommitMessage | None], scope: str, number: int) -> None:
+    def _publish(self, messages: Sequence[WriterCommitMessage | None], scope: str, number: int) -> int:
+        """The highest number that the scope has published."""
         stages = _stages_of(messages)
-        if stages:
-            with self._client() as client:
-                client.publish(scope, number, stages)
+        if not stages:
+            return number
+        with self._client() as client:
+            return client.publish(scope, number, stages).last
 
     def _drop(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Only to free the space sooner: where it fails, the server gives them up by itself."""
@@ -110,7 +113,8 @@ class HoldfastStreamWriter(SinkWriting, DataSourceStreamArrowWriter):
         scopes = {message.scope for message in messages if isinstance(message, SinkMessage)}
         if scopes:
             make_plan_durable()
-            self._publish(messages, scopes.pop(), batchId)
+            last = self._publish(messages, scopes.pop(), batchId)
+            check_in_order(batchId, last, f"the server {without_password(self._options.url)}")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         self._drop(messages)

@@ -1,4 +1,5 @@
-"""What both sinks need of Spark: which query and task write, and that a batch is committed only when its plan is on disk.
+"""What both sinks need of Spark: which query and task write, that batches come in order, and that one is committed only when its
+plan is on disk.
 
 Spark tells which query it is only to tasks, and only while `write` runs.
 """
@@ -9,7 +10,7 @@ import os
 
 from pyspark import TaskContext
 
-from holdfast.errors import Refused
+from holdfast.errors import CheckpointMismatch, Refused
 
 QUERY_ID = "sql.streaming.queryId"
 
@@ -25,6 +26,19 @@ def query_of(task: TaskContext | None) -> str:
 def task_name(task: TaskContext | None) -> str:
     """Which task of which attempt, for people who look at what it left behind."""
     return f"{task.partitionId():05}-{task.taskAttemptId()}" if task is not None else "00000-0"
+
+
+def check_in_order(number: int, last: int | None, where: str) -> None:
+    """Spark counts its batches one by one, and comes again only with the newest. Whoever comes with an older one has an old
+    checkpoint: the number means another batch, with other rows, and to take it for a repetition would lose them.
+    """
+    if last is not None and last > number:
+        raise CheckpointMismatch(
+            f"{where} has batch {last} of this query, and the checkpoint is at batch {number}: it is an old one, from a backup "
+            "perhaps. Nothing was written or lost. Begin with a new checkpoint folder: the query then goes on with what waits",
+            last=last,
+            number=number,
+        )
 
 
 def make_plan_durable() -> None:

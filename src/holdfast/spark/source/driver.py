@@ -6,11 +6,13 @@ A batch begins at the marks of the newest commit. Before anything is read on fro
     before what is confirmed    a newer checkpoint confirmed it: what lies between is not here any more
     after what was ever placed  the server's data is older than the checkpoint
 
-Each is refused, with what to do; `onMismatch=continue` goes on with what waits instead.
+Each is refused, with what to do; `onMismatch=continue` goes on with what waits instead. Not so where the checkpoint is older than
+what was confirmed: its numbers of batches were used for others, and a sink would take new events for repetitions.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -65,7 +67,9 @@ class Driver:
         self._confirm(start)
         found = self._extents(places, allowance, pieces)
         end = self._end(start, found)
-        if end == start and self._targets is None:
+        if end == start and self._targets is not None:
+            self._confirm_the_last(start)
+        elif end == start:
             waited_for = {name: extent.newest for name, extent in found.items()}
             self._background.run(self._owner.more(waited_for, self._options.poll_seconds))
             found = self._extents(places, allowance, pieces)
@@ -78,10 +82,15 @@ class Driver:
         return self._reported
 
     def fitting(self, marks: Marks) -> Marks:
-        """Those that are of these subscriptions, compared when they are first seen. CheckpointMismatch if they do not fit."""
-        if not marks.keys() <= self._identities.keys():
+        """Those that are of these subscriptions, compared when one is first seen. CheckpointMismatch if they do not fit."""
+        unknown = {
+            name: mark
+            for name, mark in marks.items()
+            if self._identities.get(name) != mark.identity and self._given_up.get(name) != mark
+        }
+        if unknown:
             found = self._extents({}, _ONE)
-            for name, mark in marks.items():
+            for name, mark in unknown.items():
                 self._compare(name, mark, found.get(name))
             self._identities = {name: extent.identity for name, extent in found.items()}
         return {name: mark for name, mark in marks.items() if self._given_up.get(name) != mark}
@@ -100,6 +109,11 @@ class Driver:
         if safe is not None:
             self._safe = _places(self.fitting(safe))
         self._background.run(self._owner.confirm(self._safe))
+
+    def _confirm_the_last(self, committed: Marks) -> None:
+        """There is no next batch with which it would be confirmed: what is not safe yet is waited for."""
+        time.sleep(self._safety.seconds_left())
+        self._confirm(committed)
 
     # --- how far -----------------------------------------------------------------------------------------------------
 
@@ -135,8 +149,8 @@ class Driver:
     def _compare(self, name: str, mark: Mark, extent: Extent | None) -> None:
         try:
             self._check(name, mark, extent)
-        except CheckpointMismatch:
-            if self._options.on_mismatch == "fail":
+        except CheckpointMismatch as problem:
+            if self._options.on_mismatch == "fail" or isinstance(problem.__cause__, AlreadyConfirmed):
                 raise
             self._given_up[name] = mark
 
@@ -153,7 +167,12 @@ class Driver:
         try:
             self._extents({name: mark.place}, _ONE)
         except AlreadyConfirmed as problem:
-            raise self._mismatch(name, f"the checkpoint is older than what a newer one confirmed ({problem})") from problem
+            raise CheckpointMismatch(
+                f"the checkpoint is older than what a newer one has confirmed of subscription {self._options.subscription!r} of "
+                f"{name!r} ({problem}). Use the newer one; or begin with a new checkpoint folder, which goes on with what waits",
+                destination=name,
+                subscription=self._options.subscription,
+            ) from problem
         except NoSuchPosition as problem:
             raise self._mismatch(name, f"the server's data is older than the checkpoint ({problem})") from problem
 

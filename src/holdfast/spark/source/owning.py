@@ -34,8 +34,9 @@ Answer = TypeVar("Answer")
 Readings = Mapping[str, Reading]
 log = logging.getLogger(__name__)
 
-# A driver that was killed is noticed by its server, and its Python process by the end of its pipe, within about a second.
-OWNER_PATIENCE_S = 5.0
+# A killed driver is noticed by its server, and its Python process by the end of its pipe, in about a second; a machine without
+# power or network, after three heartbeats.
+OWNER_PATIENCE_S = 20.0
 BACK_OFF_MIN_S = 0.05
 BACK_OFF_MAX_S = 1.0
 
@@ -98,6 +99,7 @@ class Owner:
         """Ask until there is an answer. A server that is away is waited for."""
         loop = asyncio.get_running_loop()
         began, pause = loop.time(), BACK_OFF_MIN_S
+        in_use_since: float | None = None
         while True:
             try:
                 if self._open is None:
@@ -105,7 +107,9 @@ class Owner:
                 return await ask(self._readings)
             except (Unavailable, OutcomeUnknown, Detached, Closed, SubscriptionInUse) as problem:
                 await self._forget()
-                self._check_patience(problem, loop.time() - began)
+                if isinstance(problem, SubscriptionInUse):
+                    in_use_since = in_use_since or loop.time()
+                self._check_patience(problem, loop.time() - (began if in_use_since is None else in_use_since))
                 log.info("%s; trying again", problem)
             await asyncio.sleep(pause)
             pause = min(2 * pause, BACK_OFF_MAX_S)

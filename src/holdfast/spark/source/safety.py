@@ -25,6 +25,9 @@ class Safety(Protocol):
     def safe(self, committed: Marks) -> Marks | None:
         """Of what was committed up to now, as much as can no longer be lost; None: nothing new."""
 
+    def seconds_left(self) -> float:
+        """Until all that was committed up to now is safe."""
+
 
 class Synced:
     """Everything that was committed, after a sync. A commit that was synced is not synced again."""
@@ -39,6 +42,9 @@ class Synced:
         self._sync()
         self._synced = committed
         return committed
+
+    def seconds_left(self) -> float:
+        return 0.0
 
 
 class Aged:
@@ -59,6 +65,9 @@ class Aged:
         while self._noted and self._noted[0][0] <= now - self._seconds:
             found = self._noted.popleft()[1]
         return found
+
+    def seconds_left(self) -> float:
+        return max(0.0, self._noted[-1][0] + self._seconds - self._clock()) if self._noted else 0.0
 
 
 def safety(sync: float | Literal["local"]) -> Safety:
