@@ -34,7 +34,7 @@ demo-pipeline: $(STAMPS)/spark $(STAMPS)/java ## see the pipelines on Spark work
 TESTS ?= tests
 WORKERS ?= 2
 test: $(STAMPS)/dev $(STAMPS)/bench $(STAMPS)/packages ## run every test
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations=20 $(TESTS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder --durations=20 $(TESTS)
 
 check: $(STAMPS)/dev ## format, lint, types, imports, fast tests: before every commit
 	$(BIN)/ruff format --check src tests examples

@@ -8,10 +8,10 @@ import asyncio
 import inspect
 import os
 import signal
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler.loadscope import LoadScopeScheduling
 
 # A shell starts what it runs in the background with SIGINT ignored, and programs that tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -22,24 +22,30 @@ settings.register_profile(
 settings.register_profile("wide", settings.get_profile("default"), max_examples=2_000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
-# Of these kinds, all tests together are the work of one process, the longest first: each takes the whole machine by itself.
-HEAVY = ("spark", "faults", "examples")
+# All tests of a kind are the work of one process, the longest kind first: each test of them takes the whole machine by itself.
+HEAVY = {"spark": "spark", "bench": "spark", "faults": "faults", "examples": "faults"}
+ORDER = {"spark": 0, "faults": 1}
 
 
-@pytest.hookimpl(tryfirst=True)
+class Sharing(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
+    """Which process runs what. A file is the work of one, because its tests share servers."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _share(nodeid)
+
+
+def _share(nodeid: str) -> str:
+    file = nodeid.partition("::")[0]
+    kind = "spark" if "spark" in file else file.removeprefix("tests/").partition("/")[0]
+    return HEAVY.get(kind, file)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Sharing:
+    return Sharing(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Otherwise a file is the work of one process, because its tests share servers."""
-    groups = {item: _group(item) for item in items}
-    for item, group in groups.items():
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: HEAVY.index(groups[item]) if groups[item] in HEAVY else len(HEAVY))
-
-
-def _group(item: pytest.Item) -> str:
-    folder = item.path.relative_to(Path(__file__).parent).parts[0]
-    if folder == "bench" or item.get_closest_marker("spark") or "spark" in getattr(item, "fixturenames", ()):
-        return "spark"
-    return folder if folder in HEAVY[1:] else str(item.path)
+    items.sort(key=lambda item: ORDER.get(_share(item.nodeid), len(ORDER)))
 
 
 @pytest.hookimpl(tryfirst=True)
