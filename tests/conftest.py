@@ -22,7 +22,7 @@ settings.register_profile(
 settings.register_profile("wide", settings.get_profile("default"), max_examples=2_000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
-# All tests of a kind are the work of one process, the longest kind first: each test of them takes the whole machine by itself.
+# Folders whose tests take the whole machine: all of them are the work of one process, those that take longest first.
 HEAVY = {"spark": "spark", "bench": "spark", "faults": "faults", "examples": "faults"}
 ORDER = {"spark": 0, "faults": 1}
 
@@ -36,8 +36,7 @@ class Sharing(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
 
 def _share(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
-    kind = "spark" if "spark" in file else file.removeprefix("tests/").partition("/")[0]
-    return HEAVY.get(kind, file)
+    return HEAVY.get(file.removeprefix("tests/").partition("/")[0], file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Sharing:
