@@ -22,9 +22,19 @@ settings.register_profile(
 settings.register_profile("wide", settings.get_profile("default"), max_examples=2_000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
-# Folders whose tests take the whole machine: all of them are the work of one process, those that take longest first.
-HEAVY = {"spark": "spark", "bench": "spark", "faults": "faults", "examples": "faults"}
-ORDER = {"spark": 0, "faults": 1}
+# What takes the whole machine, by the beginning of its files, what takes longest first. All tests of a share are the work of one
+# process, one after the other.
+HEAVY = {
+    "tests/spark/test_killed": "programs of Spark",
+    "tests/spark/test_power_cut": "programs of Spark",
+    "tests/spark/test_standalone": "programs of Spark",
+    "tests/spark/test_connect": "programs of Spark",
+    "tests/spark": "a session of Spark",
+    "tests/bench": "a session of Spark",
+    "tests/faults": "faults",
+    "tests/examples": "faults",
+}
+ORDER = list(dict.fromkeys(HEAVY.values()))
 
 
 class Sharing(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
@@ -36,7 +46,7 @@ class Sharing(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
 
 def _share(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
-    return HEAVY.get(file.removeprefix("tests/").partition("/")[0], file)
+    return next((share for beginning, share in HEAVY.items() if file.startswith(beginning)), file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Sharing:
@@ -44,7 +54,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Sharing:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: ORDER.get(_share(item.nodeid), len(ORDER)))
+    items.sort(key=lambda item: ORDER.index(share) if (share := _share(item.nodeid)) in ORDER else len(ORDER))
 
 
 @pytest.hookimpl(tryfirst=True)

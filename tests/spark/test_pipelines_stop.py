@@ -16,7 +16,7 @@ from holdfast import blocking
 from tests.server_process import ServerProcess
 from tests.spark.streams import send, waiting
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.mark.parametrize("told_by", [signal.SIGINT, signal.SIGTERM])
