@@ -144,7 +144,7 @@ def test_a_smoke_run_measures_everything_and_leaves_nothing_behind(measures: str
         cwd=TOP,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=500,
         check=False,
     )
 
