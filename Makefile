@@ -33,15 +33,16 @@ demo-pipeline: $(STAMPS)/spark $(STAMPS)/java ## see the pipelines on Spark work
 # Tests wait for disks and processes more than they compute: two at a time, whatever the machine has.
 TESTS ?= tests
 WORKERS ?= 2
+PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 test: $(STAMPS)/dev $(STAMPS)/bench $(STAMPS)/packages ## run every test
-	$(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder --durations=20 $(TESTS)
+	$(PYTEST) --durations=20 $(TESTS)
 
 check: $(STAMPS)/dev ## format, lint, types, imports, fast tests: before every commit
 	$(BIN)/ruff format --check src tests examples
 	$(BIN)/ruff check src tests examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q -m "not slow and not faults and not spark"
+	$(PYTEST) -q -m "not slow and not faults and not spark"
 
 BENCH ?=
 bench: $(STAMPS)/bench $(STAMPS)/peers ## measure beside NATS, Redis, RabbitMQ, SQLite and the bare disk
