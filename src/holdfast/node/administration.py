@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 ACCOUNT = frozenset(("accepted", "confirmed", "dead", "expired"))
-# What one answer has at most: with names and settings of the longest it fits a frame.
-PAGE_DESTINATIONS = 1_000
+# What one answer has at most: a frame then has 4 KiB for each, and the longest queue takes half of one, a subscription 0.2.
+PAGE_DESTINATIONS = 250
 
 
 def answer(manager: MessageManager, action: str, arguments: dict[str, Any]) -> Any:

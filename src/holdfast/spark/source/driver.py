@@ -112,8 +112,10 @@ class Driver:
 
     def _confirm_the_last(self, committed: Marks) -> None:
         """There is no next batch with which it would be confirmed: what is not safe yet is waited for."""
-        time.sleep(self._safety.seconds_left())
-        self._confirm(committed)
+        seconds_left = self._safety.seconds_left()
+        if seconds_left:
+            time.sleep(seconds_left)
+            self._confirm(committed)
 
     # --- how far -----------------------------------------------------------------------------------------------------
 
