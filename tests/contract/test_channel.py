@@ -7,12 +7,17 @@ Here: appending, reading, closing. Beside it: `test_channel_space` (what is rele
 from __future__ import annotations
 
 import asyncio
+import itertools
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
 from holdfast.channel.channel import COMMAND_BYTES_MAX, Channel, Entry, Purpose, Receipt
+from holdfast.channel.journal.channel import JournalChannel
 from holdfast.errors import Closed, HoldfastError, NoSuchPosition, TooLarge
 from tests.contract.channels import KIB, PATIENCE_S, TIGHT, Kind, append_all, commands, opened, read_up_to, reading
+from tests.waiting import until
 
 # --- rule 1: numbered from 1, without a gap, in the order of the calls ------------------------------------------------
 
@@ -231,6 +236,54 @@ async def test_rule_4_readers_do_not_take_entries_from_each_other(kind: Kind) ->
 
         for reader in readers:
             assert [command for _, command in await reader] == commands(100)
+
+
+@pytest.mark.parametrize(
+    "taken", [lambda run: True, lambda run: False, lambda run: run[0].number % 3 == 0], ids=["all", "none", "some"]
+)
+async def test_rule_4_what_a_reader_takes_at_once_and_what_it_does_not_is_each_entry_once_in_order(
+    kind: Kind, taken: Callable[[Sequence[Entry]], bool]
+) -> None:
+    async with opened(kind) as channel:
+        seen: list[Entry] = []
+
+        def at_once(run: Sequence[Entry]) -> bool:
+            assert run[-1].number <= channel.durable
+            if is_taken := taken(run):
+                seen.extend(run)
+            return is_taken
+
+        async def follow() -> None:
+            async for run in channel.read(1, at_once):
+                seen.extend(run)
+
+        following = asyncio.create_task(follow())
+        wanted = commands(700)
+        for begin, end in itertools.pairwise((0, 1, 2, 5, 6, 100, 101, 500, 699, 700)):
+            await append_all(channel, wanted[begin:end])
+            await asyncio.sleep(0)
+        await until(lambda: len(seen) == 700, "everything is handed out")
+        following.cancel()
+
+        assert seen == [Entry(number, command) for number, command in enumerate(wanted, 1)]
+
+
+async def test_rule_4_what_fails_at_once_fails_in_the_reader_and_costs_no_receipt(tmp_path: Path) -> None:
+    async with await JournalChannel.open(tmp_path) as channel:
+
+        def at_once(run: Sequence[Entry]) -> bool:
+            raise RuntimeError("a fault of the reader's")
+
+        async def follow() -> None:
+            async for _ in channel.read(1, at_once):
+                pass
+
+        following = asyncio.create_task(follow())
+        await asyncio.sleep(0)
+
+        assert [receipt.entry for receipt in await append_all(channel, commands(3))] == [1, 2, 3]
+        with pytest.raises(RuntimeError, match="fault of the reader's"):
+            await following
 
 
 async def test_rule_4_a_reader_that_lags_behind_by_megabytes_gets_every_entry(kind: Kind) -> None:

@@ -12,7 +12,7 @@ import pytest
 import holdfast
 from holdfast.client.client import Client
 from holdfast.client.staging import Staged
-from holdfast.errors import AccessDenied, Blocked, Closed, NotPublished
+from holdfast.errors import AccessDenied, Blocked, Closed, LinkLost, NotPublished, Unreachable
 from holdfast.event import batch
 from holdfast.event.event import BINARY, Head, encode_head
 from holdfast.node import patience, staging
@@ -120,6 +120,25 @@ async def test_what_is_staged_and_published_through_cut_links_is_there_once(tmp_
 
         assert proxy.connections >= 2
         assert await taken(client) == [b"%d-%d" % (number, index) for number in range(2) for index in range(20)]
+
+
+async def test_a_publish_whose_answer_was_lost_with_the_link_is_not_called_unsent(tmp_path: Path) -> None:
+    async with (
+        running(tmp_path / "data") as server,
+        CuttingProxy(server.port) as proxy,
+        holdfast.connect(proxy.url, timeout=20) as client,
+    ):
+        made = await staged(client, "attempt", 1)
+        proxy.is_refusing = True
+        asyncio.get_running_loop().call_soon(proxy.cut)
+        with pytest.raises(LinkLost, match="may have been done"):
+            await client.publish("q", 0, [made], timeout=0.5)
+        with pytest.raises(Unreachable, match="nothing was sent"):
+            await client.publish("q", 0, [made], timeout=0.2)
+        proxy.is_refusing = False
+
+        await client.publish("q", 0, [made])
+        assert await taken(client) == [1]
 
 
 async def test_a_stage_goes_on_after_its_session_was_given_up(tmp_path: Path) -> None:

@@ -105,6 +105,7 @@ async def test_a_request_whose_session_was_given_up_hears_it_and_the_next_one_is
     ):
         lost = asyncio.create_task(asking.queue("quotes").request(1, timeout=20))
         await until(server, lambda: "quotes" in server.node.messages.directory.catalog.destinations)
+        await asking.describe("quotes")  # it has its receipt
         proxy.is_refusing = True
         proxy.cut()
         await until(server, lambda: not any(each.destinations for each in server.node.messages.directory.sessions().values()))

@@ -104,3 +104,16 @@ async def test_what_a_listener_hands_over_waits_until_what_is_being_handed_over_
     await turn()
 
     assert heard == ["two", "one, passed on"]
+
+
+async def test_it_is_quiet_when_all_that_was_published_is_heard() -> None:
+    bus, quiet = InProcessBus(), list[bool]()
+    bus.listen("a", lambda _: quiet.append(bus.is_quiet))
+
+    quiet.append(bus.is_quiet)
+    bus.publish("a", 1)
+    quiet.append(bus.is_quiet)
+    await turn()
+    quiet.append(bus.is_quiet)
+
+    assert quiet == [True, False, False, True]

@@ -17,6 +17,10 @@ Heard = Callable[[Any], None]
 
 
 class Bus(Protocol):
+    @property
+    def is_quiet(self) -> bool:
+        """As far as can be known here: everything that was published has been heard."""
+
     def publish(self, subject: str, message: Any) -> None:
         """Hand a message to everyone who listens to the subject, after the caller is done; to nobody if nobody does."""
 

@@ -25,16 +25,20 @@ class InProcessBus:
         self._is_handing_over = False
         self._loop = asyncio.get_running_loop()
 
+    @property
+    def is_quiet(self) -> bool:
+        return not self._waiting and not self._is_handing_over
+
     def publish(self, subject: str, message: Any) -> None:
-        if not self._waiting and not self._is_handing_over:
+        if self.is_quiet:
             self._loop.call_soon(self._hand_over)
         self._waiting.append((subject, message))
 
     def hand_over(self, subject: str, message: Any) -> None:
-        if self._waiting or self._is_handing_over:
-            self.publish(subject, message)
-        else:
+        if self.is_quiet:
             self._tell(subject, message)
+        else:
+            self.publish(subject, message)
 
     def listen(self, subject: str, heard: Heard) -> Callable[[], None]:
         self._listeners.setdefault(subject, []).append(heard)

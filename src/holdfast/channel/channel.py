@@ -16,6 +16,7 @@ The rules every implementation keeps (one contract suite proves them, `tests/con
    one sync. A failed append has not happened, or raises OutcomeUnknown.
 3. No reader ever sees an entry past `durable`.
 4. `read(start)` hands out every entry from `start` on, then waits for more. Starting below `first` is refused: NoSuchPosition.
+   Nothing is handed out twice, nor passed over, whichever way it is handed out (`AtOnce`).
 5. `release(below)` forgets entries below a number, lazily: `first` may stay lower. It never forgets what is not below.
 6. `save_snapshot(at, chunks)` is whole or not at all; `load_snapshot` gives the newest whole one. Entries after `at` rebuild
 the rest.
@@ -76,6 +77,8 @@ class Pressure(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
+# Offered what has just become durable; whether it was taken.
+AtOnce = Callable[[Sequence[Entry]], bool]
 # What a command became: durable, or why it is not.
 Told = Callable[[Receipt | HoldfastError], None]
 
@@ -159,8 +162,12 @@ class Channel(Protocol):
         Never from within this call. What it says is what the future of `append` would give or raise.
         """
 
-    def read(self, start: int) -> AsyncIterator[Sequence[Entry]]:
-        """Every entry from `start` on, in order, in runs of convenient length; then live."""
+    def read(self, start: int, at_once: AtOnce | None = None) -> AsyncIterator[Sequence[Entry]]:
+        """Every entry from `start` on, in order, in runs of convenient length; then live.
+
+        A reader that waits for more may be offered it `at_once`, within the call that made it durable, after the receipts: that
+        saves it a turn of the loop. What it does not take there comes in the usual way.
+        """
 
     async def fetch(self, numbers: Sequence[int], bytes_max: int | None = None, front: int | None = None) -> list[Buffer]:
         """The commands with these numbers, from memory where they are recent, from disk otherwise.

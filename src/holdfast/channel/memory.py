@@ -20,6 +20,7 @@ import msgspec
 
 from holdfast.channel.channel import (
     COMMAND_BYTES_MAX,
+    AtOnce,
     Buffer,
     Entry,
     Pressure,
@@ -197,7 +198,7 @@ class MemoryChannel:
             if not reader.done():
                 reader.set_result(None)
 
-    async def read(self, start: int) -> AsyncIterator[Sequence[Entry]]:
+    async def read(self, start: int, at_once: AtOnce | None = None) -> AsyncIterator[Sequence[Entry]]:
         number = start
         while True:
             self._check_open()

@@ -56,6 +56,7 @@ class Administration(ABC):
     given).
 
     LinkLost means that the question was sent and no answer came: look (`describe`, `destinations`) before repeating it.
+    Looking is repeated by itself.
     """
 
     @abstractmethod
@@ -66,6 +67,12 @@ class Administration(ABC):
         session = self._opened()
         allowed = checks.seconds(timeout, session.connection.timeout)
         return await session.ask(lambda token: Manage(token, action, arguments), allowed)
+
+    async def _look(self, action: str, timeout: float | None, **arguments: Any) -> Any:
+        """As `_manage`, for what changes nothing, and so is asked again when the link was lost."""
+        session = self._opened()
+        allowed = checks.seconds(timeout, session.connection.timeout)
+        return await session.ask_again(lambda token: Manage(token, action, arguments), allowed)
 
     async def create_queue(self, name: str, *, timeout: float | None = None, **settings: Unpack[DestinationSettings]) -> None:
         """Create a queue, with what is to be set for it (`DestinationSettings`)."""
@@ -91,14 +98,14 @@ class Administration(ABC):
         found: list[dict[str, Any]] = []
         after: str | None = ""
         while after is not None:
-            page = await self._manage("list", timeout, after=after)
+            page = await self._look("list", timeout, after=after)
             found += page["destinations"]
             after = page["next"]
         return found
 
     async def describe(self, name: str, *, timeout: float | None = None) -> dict[str, Any]:
         """One destination: what waits in it, who receives from it, what is set for it, and whether it is blocked."""
-        return dict(await self._manage("describe", timeout, name=check_name(name)))
+        return dict(await self._look("describe", timeout, name=check_name(name)))
 
     async def create_subscription(
         self,
@@ -131,7 +138,7 @@ class Administration(ABC):
     ) -> list[dict[str, Any]]:
         """The subscriptions of a topic, with those of patterns that match it; or those of a pattern."""
         where, match = place(topic, regex)
-        return list(await self._manage("subscriptions", timeout, topic=where, match=match))
+        return list(await self._look("subscriptions", timeout, topic=where, match=match))
 
     async def temporary_queue(self, *, timeout: float | None = None) -> Queue:
         """A queue that only this client receives from, named by the server, and gone with this client. Anyone who is told its
@@ -148,4 +155,4 @@ class Administration(ABC):
 
     async def status(self, *, timeout: float | None = None) -> dict[str, Any]:
         """How the server is: what it has applied, how much room is left, and whether it is short of it (`is_short`, `reason`)."""
-        return dict(await self._manage("status", timeout))
+        return dict(await self._look("status", timeout))

@@ -6,13 +6,12 @@ Attaching twice changes nothing but what the server believes the receiver to hol
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from holdfast.client.gathering import Kind
 from holdfast.client.noting import Noting
 from holdfast.client.subscribing import Asked
-from holdfast.errors import LinkLost, SubscriptionInUse
+from holdfast.errors import SubscriptionInUse
 from holdfast.wire.frame import Attach
 
 if TYPE_CHECKING:
@@ -30,16 +29,6 @@ class Attaching(Noting):
         self._kind: Kind = kind
         self._asked = asked
         super().__init__(session, self.receiver)
-
-    async def _ask_until(self, make: Callable[[int], Attach], deadline: float) -> None:
-        """Ask again on each new link."""
-        while True:
-            try:
-                await self._session.ask(make, deadline - self._loop.time())
-                return
-            except LinkLost:
-                if self._loop.time() >= deadline:
-                    raise
 
     async def _until_given_up(self, problem: SubscriptionInUse, deadline: float) -> None:
         """Who receives has lost the link, and is given up soon unless it comes back: then it may be asked again."""

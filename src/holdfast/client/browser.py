@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Self
 from holdfast.client import checks
 from holdfast.client.received import Handed, Received
 from holdfast.client.subscribing import condition
-from holdfast.errors import BadSetting, Closed, LinkLost
+from holdfast.errors import BadSetting, Closed
 from holdfast.event.batch import Batch
 from holdfast.wire.frame import Browse, Browsed, Buffer
 
@@ -95,15 +95,7 @@ class Browser:
 
     async def _ask(self) -> None:
         """The next page. Looking is repeated without harm when the link was lost."""
-        deadline = self._session.connection.deadline(self._timeout)
-        while True:
-            try:
-                message, body = await self._session.ask(self._question, deadline - self._session.connection.loop.time())
-                break
-            except LinkLost:
-                if self._session.connection.loop.time() >= deadline:
-                    raise
-        self._take(message, body)
+        self._take(*await self._session.ask_again(self._question, self._timeout))
 
     def _question(self, token: int) -> Browse:
         return Browse(token, self.destination, self.subscription, self._cursor, self._page, self._selector)

@@ -73,7 +73,7 @@ class DeadEvents:
         session = self._opened()
         allowed = checks.seconds(timeout, session.connection.timeout)
         _check_position(position)
-        cursor = await session.ask(lambda token: Manage(token, "dead_cursor", {"position": position}), allowed)
+        cursor = await session.ask_again(lambda token: Manage(token, "dead_cursor", {"position": position}), allowed)
         async with Browser(session, DEAD, "", None, 1, timeout, cursor=cursor) as events:
             event = await events.next()
         if event is None or event.position != position:
@@ -258,7 +258,9 @@ class _Replay(_Removing):
         known = self._kinds.get(destination)
         if known is None:
             try:
-                described = await self._session.ask(lambda token: Manage(token, "describe", {"name": destination}), self._timeout)
+                described = await self._session.ask_again(
+                    lambda token: Manage(token, "describe", {"name": destination}), self._timeout
+                )
                 known = described["kind"]
             except NoSuchDestination:
                 known = "topic" if self._to is None and event.dead and event.dead[0].subscription else "queue"

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
-from holdfast.errors import BatchDamaged, Closed, LinkLost, Refused
+from holdfast.errors import BatchDamaged, Closed, Refused
 from holdfast.event.event import LargeBody
 from holdfast.wire.frame import Buffer, ReadFragment
 
@@ -152,17 +152,10 @@ class EventStream:
 
     async def _fetch(self, index: int) -> Buffer:
         """Ask again on a new link; what a link brought before is not asked for again."""
-        connection = self._session.connection
-        deadline = connection.deadline(connection.timeout)
-        while True:
-            try:
-                found: Buffer = await self._session.ask(
-                    lambda token: ReadFragment(token, self._receiver, self._position, index), connection.timeout
-                )  # fmt: skip
-                return found
-            except LinkLost:
-                if connection.loop.time() >= deadline:
-                    raise
+        found: Buffer = await self._session.ask_again(
+            lambda token: ReadFragment(token, self._receiver, self._position, index), self._session.connection.timeout
+        )
+        return found
 
     def _check_whole(self) -> None:
         large = self._large

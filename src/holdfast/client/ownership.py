@@ -122,7 +122,7 @@ class Ownership:
         """The selector of the subscription and whether it is `no_local`: one that is there is used as it is, never made anew."""
         arguments = {"topic": self._destination, "match": self._match}
         try:
-            there = await self._opened().ask(lambda token: Manage(token, "subscriptions", arguments), self._left(deadline))
+            there = await self._opened().ask_again(lambda token: Manage(token, "subscriptions", arguments), self._left(deadline))
         except NoSuchDestination:
             there = []
         found = next((each for each in there if self._is_it(each)), None)

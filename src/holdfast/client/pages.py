@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from holdfast.errors import HoldfastError, LinkLost
+from holdfast.errors import HoldfastError
 from holdfast.event.batch import UnreadBatch
 from holdfast.event.bounds import EVERYTHING, Bounds
 from holdfast.event.extent import ReadSlice
@@ -88,16 +88,8 @@ class Pages:
 
     async def _fetch(self) -> tuple[Browsed, Buffer]:
         """The next page. Looking is repeated without harm when the link was lost."""
-        connection = self._session.connection
-        deadline = connection.deadline(self._timeout)
-        while True:
-            try:
-                found: tuple[Browsed, Buffer] = await self._session.ask(self._question, deadline - connection.loop.time())
-                return found
-            except LinkLost:
-                if connection.loop.time() >= deadline:
-                    raise
-                await asyncio.sleep(0)
+        found: tuple[Browsed, Buffer] = await self._session.ask_again(self._question, self._timeout)
+        return found
 
     def _question(self, token: int) -> Browse:
         where = (self._key, self._subscription, self._cursor, PAGE_EVENTS, self._selector)

@@ -24,7 +24,6 @@ A subscription that is deleted and made again, or is another server's, has anoth
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +31,7 @@ from holdfast.client import checks
 from holdfast.client.ownership import Ownership
 from holdfast.client.pages import Pages
 from holdfast.client.subscribing import Match, condition, place_of
-from holdfast.errors import BadSetting, Closed, LinkLost
+from holdfast.errors import BadSetting, Closed
 from holdfast.event.bounds import EVERYTHING, Bounds
 from holdfast.event.extent import Extent, ReadSlice
 from holdfast.wire.frame import Manage
@@ -147,16 +146,7 @@ class Reading:
 
     async def _ask(self, action: str, timeout: float, **arguments: Any) -> Any:
         """Looking is repeated without harm when the link was lost."""
-        session = self._opened()
-        deadline = session.connection.deadline(timeout)
-        while True:
-            try:
-                left = deadline - session.connection.loop.time()
-                return await session.ask(lambda token: Manage(token, action, {**self._where, **arguments}), left)
-            except LinkLost:
-                if session.connection.loop.time() >= deadline:
-                    raise
-                await asyncio.sleep(0)
+        return await self._opened().ask_again(lambda token: Manage(token, action, {**self._where, **arguments}), timeout)
 
 
 def _checked(place: int, name: str) -> int:

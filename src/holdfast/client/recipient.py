@@ -81,7 +81,7 @@ class Incoming(Attaching):
         deadline = self._session.connection.deadline(self._session.connection.timeout)
         while True:
             try:
-                await self._ask_until(self._attach, deadline)
+                await self._session.ask_again(self._attach, deadline - self._loop.time())
                 break
             except LinkLost:
                 self._session.detach_later(self.receiver)
@@ -352,7 +352,9 @@ class Incoming(Attaching):
         """Say that nothing is held: what was handed over and not looked at goes back too, and no more comes without credit."""
         if self._has_ended():
             return
-        await self._ask_until(lambda token: msgspec.structs.replace(self._attach(token), held=Ranges().to_bytes()), deadline)
+        await self._session.ask_again(
+            lambda token: msgspec.structs.replace(self._attach(token), held=Ranges().to_bytes()), deadline - self._loop.time()
+        )
         if self._has_ended():  # closed meanwhile, by the program or the server: nobody will receive here
             self._session.detach_later(self.receiver)
             return

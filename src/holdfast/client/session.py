@@ -109,6 +109,22 @@ class Session:
         finally:
             self._asking.release()
 
+    async def ask_again(self, make: Callable[[int], Message], timeout: float) -> Any:
+        """Ask what may be done twice, on each new link, until it is answered. Unreachable: never asked. LinkLost: asked, and no
+        answer came in time."""
+        loop, unanswered = self.connection.loop, None
+        deadline = self.connection.deadline(timeout)
+        while True:
+            try:
+                return await self.ask(make, max(deadline - loop.time(), 0.0))
+            except OutcomeUnknown as problem:
+                if loop.time() >= deadline:
+                    raise
+                unanswered = problem
+                await asyncio.sleep(0)
+            except (Unreachable, TimedOut) as problem:
+                raise unanswered or problem from problem
+
     async def until_ready(self, deadline: float) -> None:
         """Wait for a link. Unreachable when there is none in time, Closed when there will be none."""
         self.check_open()

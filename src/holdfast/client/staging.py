@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from holdfast.client import checks
@@ -30,7 +30,7 @@ from holdfast.client.outgoing import EventFields, prepare
 from holdfast.client.staging_window import Window
 from holdfast.destination import command
 from holdfast.destination.name import check_stage
-from holdfast.errors import BadName, BadSetting, Blocked, Closed, HoldfastError, LinkLost, OutcomeUnknown, TimedOut
+from holdfast.errors import BadName, BadSetting, Blocked, Closed, HoldfastError, LinkLost, TimedOut
 from holdfast.event import batch as batches
 from holdfast.event.identifier import Counter
 from holdfast.session.session import stages_of
@@ -238,7 +238,7 @@ class Staging(ABC):
         named = [(name, parts) for name, parts, _ in stages]
         if type(number) is not int or not isinstance(scope, str):
             raise BadSetting(f"a scope is text and its number whole, not {scope!r:.40} and {number!r:.40}", setting="number")
-        answer = await _ask_again(self._opened(), lambda token: frame.Publish(token, scope, number, named), timeout)
+        answer = await self._ask(lambda token: frame.Publish(token, scope, number, named), timeout)
         return Published(answer["is_new"], answer["events"], answer["last"])
 
     async def drop_stages(self, names: Iterable[str], *, timeout: float | None = None) -> None:
@@ -248,19 +248,11 @@ class Staging(ABC):
         wanted = {"names": list(names)}
         for name in wanted["names"]:
             check_stage(name)
-        await _ask_again(self._opened(), lambda token: frame.Manage(token, "drop_stages", wanted), timeout)
+        await self._ask(lambda token: frame.Manage(token, "drop_stages", wanted), timeout)
 
-
-async def _ask_again(session: Session, make: Any, timeout: float | None) -> Any:
-    """Ask something that may be done twice until it is answered."""
-    loop = session.connection.loop
-    deadline = session.connection.deadline(checks.seconds(timeout, session.connection.timeout))
-    while True:
-        try:
-            return await session.ask(make, max(deadline - loop.time(), 0.001))
-        except OutcomeUnknown:
-            if loop.time() >= deadline:
-                raise
+    async def _ask(self, make: Callable[[int], frame.Message], timeout: float | None) -> Any:
+        session = self._opened()
+        return await session.ask_again(make, checks.seconds(timeout, session.connection.timeout))
 
 
 def _checked(kind: Kind) -> Kind:

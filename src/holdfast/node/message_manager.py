@@ -42,6 +42,7 @@ from holdfast.node.browsing import Browsing
 from holdfast.node.clock import Clock
 from holdfast.node.deliverer import Deliverer
 from holdfast.node.flow import Flow
+from holdfast.node.lingering import Lingering
 from holdfast.node.patience import Patience
 from holdfast.node.readers import QUESTIONS as READERS_QUESTIONS
 from holdfast.node.readers import Readers
@@ -92,7 +93,7 @@ class MessageManager:
         self._replayed = asyncio.Event()
         self._claimed = asyncio.Event()
         self._waiting: list[Callable[[], None]] = []
-        self._lingering: asyncio.Future[None] | None = None
+        self._lingering = Lingering()
         self._following: asyncio.Task[None] | None = None
         self._stop_listening: Callable[[], None] = lambda: None
 
@@ -157,17 +158,12 @@ class MessageManager:
     async def _follow(self, before_claim: Callable[[], Awaitable[None]] | None) -> None:
         claiming = asyncio.create_task(self._claim_when_replayed(before_claim))
         try:
-            async for entries in self.channel.read(self.applied + 1):
-                for entry in entries:
-                    self._apply(entry)
-                if self._awaiting:
-                    self._tell_applied()
-                if self.is_primary:
-                    self._wake()
+            async for entries in self.channel.read(self.applied + 1, self._take_at_once):
+                self._take(entries)
                 if len(entries) > LONG_RUN:
                     await asyncio.sleep(0)  # a long replay or a flood leaves every other task its turn
                 elif self._may_linger(entries):
-                    await self._linger()
+                    await self._lingering.pause(LINGER_S)
         except Closed:
             raise
         except HoldfastError as problem:
@@ -180,26 +176,31 @@ class MessageManager:
             claiming.cancel()
             await asyncio.gather(claiming, return_exceptions=True)
 
+    def _take(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            self._apply(entry)
+        if self._awaiting:
+            self._tell_applied()
+        if self.is_primary:
+            self._wake()
+
+    def _take_at_once(self, entries: Sequence[Entry]) -> bool:
+        """Somebody waits for it: what else has come meanwhile comes after it. But what was said before it is heard before it,
+        such as what a receiver holds before it attaches."""
+        if not self.is_primary or not self._bus.is_quiet or self._may_linger(entries):
+            return False
+        self._take(entries)
+        return True
+
     def _may_linger(self, entries: Sequence[Entry]) -> bool:
         """Nobody receives, and nobody waits for an answer: then what comes next may be applied together."""
         if not self.is_primary or self.deliverer.has_receivers or self._awaiting:
             return False
         return all(command.kind_of(entry.command) == command.BatchCommand.KIND for entry in entries)
 
-    async def _linger(self) -> None:
-        """A producer that sends one by one is not held up by each event's being applied before its next."""
-        loop = asyncio.get_running_loop()
-        self._lingering = loop.create_future()
-        timer = loop.call_later(LINGER_S, self.hurry)
-        try:
-            await self._lingering
-        finally:
-            timer.cancel()
-
     def hurry(self) -> None:
         """Somebody waits for what is applied next."""
-        if self._lingering is not None and not self._lingering.done():
-            self._lingering.set_result(None)
+        self._lingering.hurry()
 
     async def _claim_when_replayed(self, before_claim: Callable[[], Awaitable[None]] | None) -> None:
         """Whatever fails here must not keep it from delivering: what could not be imported stays where it is."""

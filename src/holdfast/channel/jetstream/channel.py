@@ -17,6 +17,7 @@ from nats.js import api
 
 from holdfast.channel.channel import (
     COMMAND_BYTES_MAX,
+    AtOnce,
     Buffer,
     Entry,
     Pressure,
@@ -173,7 +174,7 @@ class JetStreamChannel:
         self._first = max(self._first, held_from)
         self._room.heard(state.bytes, self._appender.open_bytes)
 
-    async def read(self, start: int) -> AsyncIterator[Sequence[Entry]]:
+    async def read(self, start: int, at_once: AtOnce | None = None) -> AsyncIterator[Sequence[Entry]]:
         self._check_open()
         if start < 1:
             raise NoSuchPosition(f"entry {start} cannot be; entries are numbered from 1", entry=start)

@@ -22,8 +22,9 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from holdfast.channel.channel import Buffer, Entry, Pressure, Purpose, Receipt, Snapshot, Stretch, Told, whole
+from holdfast.channel.channel import AtOnce, Buffer, Entry, Pressure, Purpose, Receipt, Snapshot, Stretch, Told, whole
 from holdfast.channel.journal.disk import Disk
+from holdfast.channel.journal.follower import Follower
 from holdfast.channel.journal.journal import Journal
 from holdfast.channel.journal.record import COMMAND, padded
 from holdfast.channel.journal.settings import JournalSettings
@@ -63,7 +64,7 @@ class JournalChannel:
         self._tail = TailCache(journal.durable + 1, settings.tail_cache_bytes)
         self._waiting: deque[_Waiting] = deque()
         self._fragments: deque[_Waiting] = deque()
-        self._advanced: set[asyncio.Future[None]] = set()
+        self._followers: list[Follower] = []  # that wait for more
         self._watchers: list[Callable[[Pressure], None]] = []
         self._saving = asyncio.Lock()
         self._writing = ThreadPoolExecutor(1, "journal-writer")
@@ -224,7 +225,8 @@ class JournalChannel:
                 told(Receipt(outcome, 1, True) if isinstance(outcome, int) else outcome)
             except Exception as problem:  # one caller's fault must not cost another its receipt
                 self._loop.call_exception_handler({"message": "told of a receipt, a caller failed", "exception": problem})
-        self._wake_readers()
+        for follower in self._followers:
+            follower.offer(self._tail)
         if not self._is_tidying_due:
             self._is_tidying_due = True
             self._loop.call_soon(self._tidy)
@@ -242,32 +244,27 @@ class JournalChannel:
 
     # --- reading -------------------------------------------------------------------------------------------------------
 
-    async def read(self, start: int) -> AsyncIterator[Sequence[Entry]]:
+    async def read(self, start: int, at_once: AtOnce | None = None) -> AsyncIterator[Sequence[Entry]]:
         """Every entry from `start` on, then live. Closed when the channel is closed meanwhile."""
         self._check_open()
         self._journal.check_readable(start)
-        number = start
+        follower = Follower(start, at_once)
         while True:
-            while number > self.durable:
-                await self._wait_for_more()
-            run = self._tail.run(number, RUN_COUNT_MAX) or await self._from_disk(self._journal.read_run, number, self.durable)
-            number = run[-1].number + 1
+            while follower.next > self.durable:
+                await self._wait_for_more(follower)
+            run = self._tail.run(follower.next, RUN_COUNT_MAX)
+            run = run or await self._from_disk(self._journal.read_run, follower.next, self.durable)
+            follower.next = run[-1].number + 1
             yield run
 
-    async def _wait_for_more(self) -> None:
+    async def _wait_for_more(self, follower: Follower) -> None:
         self._check_open()
-        more: asyncio.Future[None] = self._loop.create_future()
-        self._advanced.add(more)
+        self._followers.append(follower)
         try:
-            await more
+            await follower.wait(self._loop)
         finally:
-            self._advanced.discard(more)
+            self._followers.remove(follower)
         self._check_open()
-
-    def _wake_readers(self) -> None:
-        for more in self._advanced:
-            if not more.done():
-                more.set_result(None)
 
     async def fetch(self, numbers: Sequence[int], bytes_max: int | None = None, front: int | None = None) -> list[Buffer]:
         """What is not in memory is read from disk, in one go up to the first that is."""
@@ -362,7 +359,8 @@ class JournalChannel:
         for busy in (self._group_done, self._growth):
             if busy is not None:
                 await busy
-        self._wake_readers()
+        for follower in self._followers:
+            follower.wake()
         for threads in (self._writing, self._growing, self._reading):
             await asyncio.to_thread(threads.shutdown)
         self._journal.close()
