@@ -13,6 +13,9 @@ SYNC := $(UV) sync --quiet --frozen --inexact
 STAMPS := $(VENV)/.stamps
 LOCKED := pyproject.toml uv.lock
 
+# Tests, demos and Spark start many processes of Python: what one of them has compiled, the others need not.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo demo-pipeline test check bench lock format clean

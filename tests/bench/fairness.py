@@ -34,7 +34,7 @@ def measure(workshop: Workshop) -> None:
         workshop.tell("a quiet session, alone and beside one that floods")
         asyncio.run(_p99_ms(server.url, count))  # the server is warm
         actions = {ALONE: lambda: asyncio.run(_p99_ms(server.url, count)), BESIDE: lambda: _beside(server.url, count)}
-        samples = in_turns(workshop.scale.repetitions, actions)
+        samples = in_turns(workshop.scale.pairs, actions)
     finally:
         server.stop()
     workshop.results.note("l", P99, "ms", samples)

@@ -36,7 +36,7 @@ def measure(workshop: Workshop) -> None:
         p99[who].append(measured[int(len(measured) * 0.99)])
         return statistics.median(measured)
 
-    p50 = in_turns(workshop.scale.repetitions, {who: partial(p50_of_a_run, who) for who in brokers})
+    p50 = in_turns(workshop.scale.pairs, {who: partial(p50_of_a_run, who) for who in brokers})
     for what, samples in ((P50, p50), (P99, p99)):
         workshop.results.note("d", what, "ms", samples)
         for who in brokers:

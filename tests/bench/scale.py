@@ -9,6 +9,7 @@ from dataclasses import dataclass
 class Scale:
     repetitions: int
     share: float  # of each peer's own count of events for one repetition
+    rounds: int  # short ones, where what is compared differs by less than the machine does from one second to the next
     latency_events: int  # sent in one run
     journal_appends: int
     backlog_events: int  # waiting in one queue
@@ -18,7 +19,7 @@ class Scale:
     connections: int
     large_bytes: int  # of one event
     large_repetitions: int
-    pairs: int  # of repetitions with and without a stalled recipient: their ratio is held to a few per cent
+    pairs: int  # of longer runs with the same trouble
     spark_batch_events: int
     spark_batches: int  # of one query; the first warms it up
     spark_repetitions: int
@@ -30,7 +31,8 @@ class Scale:
 FULL = Scale(
     repetitions=5,
     share=1.0,
-    latency_events=2_500,
+    rounds=25,
+    latency_events=1_000,
     journal_appends=2_000,
     backlog_events=10_000_000,
     probe_events=200_000,
@@ -41,12 +43,13 @@ FULL = Scale(
     large_repetitions=2,
     pairs=16,
     spark_batch_events=500_000,
-    spark_batches=4,
-    spark_repetitions=3,
+    spark_batches=8,
+    spark_repetitions=5,
 )
 QUICK = Scale(
     repetitions=2,
     share=0.1,
+    rounds=2,
     latency_events=200,
     journal_appends=100,
     backlog_events=50_000,

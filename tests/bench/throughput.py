@@ -17,7 +17,7 @@ RECEIVE = "receive + confirm"
 OURS = "Holdfast"
 EMBEDDED = "Holdfast embedded"
 SQLITE = "SQLite WAL"
-BARE_WRITES = 1_000
+BARE_WRITES = 200
 BARE_BYTES = 4_096
 
 
@@ -53,7 +53,7 @@ def _measure_one_by_one(workshop: Workshop) -> None:
         for who in (OURS, bare.name, EMBEDDED):  # side by side: their ratios are the narrowest
             if who == bare.name or who in workshop.peers:
                 actions[who] = partial(bare_rate) if who == bare.name else partial(rate, who)
-        workshop.results.note("b", ONE_BY_ONE, "events/s", in_turns(workshop.scale.repetitions, actions))
+        workshop.results.note("b", ONE_BY_ONE, "events/s", in_turns(workshop.scale.rounds, actions))
     finally:
         bare.close()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import UTC, datetime
 from typing import Any
 
@@ -240,3 +242,19 @@ def test_b14_texts_of_ids_that_count_up_are_those_of_each_id(first: int) -> None
 
     found.validate(full=True)
     assert found.to_pylist() == [to_text(first + index) for index in range(10)] + [to_text(5), to_text(6)]
+
+
+def test_the_columns_of_most_events_are_made_without_pandas() -> None:
+    """Importing it takes a worker of Spark a second, and what it loads is searched for garbage after every task."""
+    program = (
+        "import sys\n"
+        "from holdfast.event.event import Event\n"
+        "from holdfast.spark.columns.columns import to_record_batches\n"
+        "from holdfast.spark.columns.schema import Layout\n"
+        "from tests.spark_slices import plain_slice, slice_of_events\n"
+        "slices = [plain_slice(50, 1), slice_of_events([Event(data=kind, type=kind) for kind in ('a', 'b') * 40])]\n"
+        "assert sum(made.num_rows for made in to_record_batches(slices, Layout.of())) == 130\n"
+        "sys.exit('pandas' in sys.modules)\n"
+    )
+
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -13,10 +13,10 @@ here, in its order, and goes in as its receipts come out. What others send goes 
 A quiet session sends little and waits for its receipt. What it waits for is the processor more than the disk: a flood keeps the
 server, its writer and the one who floods busy, and on two processors each step of a quiet send then waits for another's time
 slice. The pauses leave it the machine (measured: its p99 falls from ten times what it is alone to less than twice); a flood
-beside it is held to some 15 MB/s, until it has been silent for a quarter of a second.
+beside it is held to some 10 MB/s, until it has been silent for a quarter of a second.
 
 What a flood receives is paced in the same company, so that working off what piled up before does not take the machine either:
-credit that it grants takes effect at 60,000 events a second. Whoever receives less than that never waits for it.
+credit that it grants takes effect at 40,000 events a second. Whoever receives less than that never waits for it.
 
 What waits here was promised to nobody: with a lost link it is dropped, and its client sends it again. A batch is given the time
 when it goes in: along a channel the times at which its entries were accepted go as the clock does.
@@ -43,9 +43,9 @@ COMPANY_SECONDS = 1.0
 QUIET_BYTES_MAX = 4 << 10
 QUIET_SECONDS = 0.25
 BESIDE_QUIET_BYTES_MAX = 64 << 10
-PAUSE_MS = 6
+PAUSE_MS = 10
 # What a session grants beside a quiet one: so long for each event, the first few thousand at once, and never long at a time.
-GRANTED_EVENT_SECONDS = 1 / 60_000
+GRANTED_EVENT_SECONDS = 1 / 40_000
 GRANTED_AT_ONCE_SECONDS = 0.1
 GRANT_WAITS_SECONDS_MAX = 0.1
 

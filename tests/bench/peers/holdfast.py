@@ -68,7 +68,7 @@ class Server:
     """`holdfast serve` as a child."""
 
     name = "Holdfast"
-    one_by_one_count = 1_000
+    one_by_one_count = 200
     pipelined_count = 300_000
     is_broker = True
 
@@ -118,7 +118,7 @@ class Server:
 
 class Embedded:
     name = "Holdfast embedded"
-    one_by_one_count = 1_000
+    one_by_one_count = 200
     pipelined_count = 300_000
     is_broker = False
 

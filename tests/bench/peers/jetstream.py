@@ -79,7 +79,7 @@ class JetStreamClient:
 
 class JetStream:
     name = "NATS JetStream"
-    one_by_one_count = 500
+    one_by_one_count = 200
     pipelined_count = 5_000
     is_broker = True
 

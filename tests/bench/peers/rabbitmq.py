@@ -118,7 +118,7 @@ class RabbitClient:
 
 class RabbitMq:
     name = "RabbitMQ"
-    one_by_one_count = 500
+    one_by_one_count = 200
     pipelined_count = 5_000
     is_broker = True
 

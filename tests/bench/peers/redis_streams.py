@@ -56,7 +56,7 @@ class RedisClient:
 
 class RedisStreams:
     name = "Redis Streams"
-    one_by_one_count = 500
+    one_by_one_count = 200
     pipelined_count = 30_000
     is_broker = True
 

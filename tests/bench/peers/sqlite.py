@@ -54,7 +54,7 @@ class SqliteClient:
 
 class Sqlite:
     name = "SQLite WAL"
-    one_by_one_count = 2_000
+    one_by_one_count = 400
     pipelined_count = 200_000
     is_broker = False
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from holdfast.errors import BatchDamaged
 from holdfast.event.batch import Batch
 from holdfast.spark.columns import json_data
+from holdfast.spark.columns.arrays import to_numbers
 from holdfast.spark.columns.heads import Heads
 from holdfast.spark.columns.schema import Layout
 
@@ -44,7 +45,7 @@ class Bodies:
     @property
     def sizes(self) -> pa.Array:
         lengths = self._lengths.astype(np.int64)
-        return pa.array(lengths if self._large_bytes is None else np.maximum(lengths, self._large_bytes))
+        return to_numbers(lengths if self._large_bytes is None else np.maximum(lengths, self._large_bytes))
 
     @property
     def data(self) -> pa.Array:

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.event.batch import Batch
+from holdfast.spark.columns.arrays import to_numbers, to_texts
 from holdfast.spark.columns.bodies import Bodies
 from holdfast.spark.columns.heads import Heads, repeated, timestamps
 from holdfast.spark.columns.id_texts import id_texts
@@ -99,12 +100,12 @@ class Gathered:
         """The same for texts, which are few."""
         if len(set(values)) == 1:
             return repeated(values[0], self.rows)
-        return pa.array(values, pa.string()).take(pa.array(np.repeat(np.arange(len(values)), self.counts)))
+        return to_texts(values).take(to_numbers(np.repeat(np.arange(len(values)), self.counts)))
 
 
 def _positions(rows: Gathered) -> pa.Array:
     before = np.cumsum(rows.counts) - rows.counts
-    return pa.array(rows.numbers(each.first for each in rows.slices) - np.repeat(before, rows.counts) + np.arange(rows.rows))
+    return to_numbers(rows.numbers(each.first for each in rows.slices) - np.repeat(before, rows.counts) + np.arange(rows.rows))
 
 
 def _accepted(rows: Gathered) -> pa.Array:
@@ -143,7 +144,7 @@ _COLUMNS: dict[str, Callable[[Gathered], Any]] = {
     "event_group": lambda rows: rows.heads.texts([head.group for head in rows.heads.kinds]),
     "correlation_id": lambda rows: rows.heads.texts([head.correlation_id for head in rows.heads.kinds]),
     "reply_to": lambda rows: rows.heads.texts([head.reply_to for head in rows.heads.kinds]),
-    "priority": lambda rows: pa.array(rows.numbers(batch.priority for batch in rows.batches).astype(np.int32)),
+    "priority": lambda rows: to_numbers(rows.numbers(batch.priority for batch in rows.batches).astype(np.int32)),
     "expires_at": lambda rows: rows.heads.expiries(),
     "size": lambda rows: rows.bodies.sizes,
     "properties": lambda rows: rows.heads.properties(),

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from holdfast.event.batch import Batch
 from holdfast.event.event import Head, decode_head, decode_heads
+from holdfast.spark.columns.arrays import repeated_text, to_numbers, to_texts, to_validity
 from holdfast.spark.columns.head_times import UNREADABLE_ERRORS, around_time, bare_head, bare_heads, readable_bare
 from holdfast.spark.columns.property_maps import Properties, to_maps
 from holdfast.spark.columns.schema import PROPERTIES, TIMESTAMP
@@ -145,10 +146,10 @@ class Heads:
         """A column of texts that are known for each of `kinds`."""
         if len(values) == 1:
             return repeated(values[0], self.rows)
-        return self._spread(pa.array(values, pa.string()))
+        return self._spread(to_texts(values))
 
     def _spread(self, values: pa.Array) -> pa.Array:
-        return values if self.which is None else values.take(pa.array(self.which))
+        return values if self.which is None else values.take(to_numbers(self.which))
 
     def numbers(self, values: list[int]) -> Times:
         """A column of whole numbers that are known for each of `kinds`, as an array of numpy."""
@@ -162,13 +163,13 @@ class Heads:
     def properties(self) -> pa.MapArray:
         maps = [head.properties or _NONE for head in self.kinds]
         if not any(maps):
-            return pa.MapArray.from_arrays(np.zeros(self.rows + 1, np.int32), _NO_TEXTS, _NO_TEXTS, type=PROPERTIES)
+            return pa.MapArray.from_arrays(to_numbers(np.zeros(self.rows + 1, np.int32)), _NO_TEXTS, _NO_TEXTS, type=PROPERTIES)
         return self._spread(to_maps(maps))
 
 
 _NO_ROWS = _Part(np.array([], np.int64), np.array([], np.int64))
 _NONE: Properties = {}
-_NO_TEXTS = pa.nulls(0, pa.string())  # `pa.array` would import pandas, which takes a second
+_NO_TEXTS = pa.nulls(0, pa.string())
 
 
 def _seem_few(sample: Sequence[Batch]) -> bool:
@@ -185,11 +186,11 @@ def repeated(text: str | None, rows: int) -> pa.StringArray:
 
 @lru_cache(maxsize=32)
 def _kept(text: str | None) -> pa.StringArray:
-    return pa.repeat(pa.scalar(text, pa.string()), KEPT_ROWS)
+    return repeated_text(text, KEPT_ROWS)
 
 
 def timestamps(moments_us: Times, is_known: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    validity = None if is_known is None or is_known.all() else pa.py_buffer(np.packbits(is_known, bitorder="little"))
+    validity = None if is_known is None else to_validity(is_known)
     return pa.Array.from_buffers(TIMESTAMP, len(moments_us), [validity, pa.py_buffer(np.ascontiguousarray(moments_us))])
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.event.event import PropertyValue
+from holdfast.spark.columns.arrays import to_numbers, to_texts
 from holdfast.spark.columns.schema import PROPERTIES
 
 Properties = dict[str, PropertyValue]
@@ -33,10 +34,10 @@ def to_maps(maps: Sequence[Properties]) -> pa.MapArray:
     # No map has a name twice, so that each has all of these if all of them together are these, so many times.
     if own and names == own * len(maps):
         return _maps(offsets, _repeated(own, len(maps)), _interleaved(values, len(own)))
-    return _maps(offsets, pa.array(names, pa.string()), to_texts(values))
+    return _maps(offsets, to_texts(names), to_written(values))
 
 
-def to_texts(values: Sequence[PropertyValue]) -> pa.StringArray:
+def to_written(values: Sequence[PropertyValue]) -> pa.StringArray:
     found = set(map(type, values))
     for kind, arrow in _WRITTEN_BY_ARROW:
         if found <= {kind, _NOTHING}:
@@ -44,7 +45,7 @@ def to_texts(values: Sequence[PropertyValue]) -> pa.StringArray:
                 return pa.array(values, arrow).cast(pa.string())
             except OverflowError:  # a number of more than 64 bits, which no client sends
                 break
-    return pa.array([value if type(value) is str else _text(value) for value in values], pa.string())
+    return to_texts([value if type(value) is str else _text(value) for value in values])
 
 
 def _text(value: PropertyValue) -> str | None:
@@ -54,15 +55,15 @@ def _text(value: PropertyValue) -> str | None:
 
 
 def _repeated(names: list[str], count: int) -> pa.StringArray:
-    return pa.array(names, pa.string()).take(pa.array(np.tile(np.arange(len(names)), count)))
+    return to_texts(names).take(to_numbers(np.tile(np.arange(len(names)), count)))
 
 
 def _interleaved(values: list[PropertyValue], width: int) -> pa.StringArray:
     """The first values of all names, then the second ones, and so on, as they came; turned into text name by name."""
-    columns = pa.concat_arrays([to_texts(values[index::width]) for index in range(width)])
+    columns = pa.concat_arrays([to_written(values[index::width]) for index in range(width)])
     order = np.arange(len(values)).reshape(width, -1).T.ravel()
-    return columns.take(pa.array(order))
+    return columns.take(to_numbers(order))
 
 
 def _maps(offsets: np.ndarray[tuple[int], np.dtype[np.int32]], names: pa.Array, values: pa.Array) -> pa.MapArray:
-    return pa.MapArray.from_arrays(offsets, names, values, type=PROPERTIES)
+    return pa.MapArray.from_arrays(to_numbers(offsets), names, values, type=PROPERTIES)

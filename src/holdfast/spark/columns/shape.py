@@ -17,6 +17,7 @@ from holdfast.client.reading import ReadSlice
 from holdfast.errors import BadSetting
 from holdfast.spark.columns.columns import to_record_batches
 from holdfast.spark.columns.schema import Layout
+from holdfast.spark.worker import settle_down
 
 
 @dataclass(frozen=True)
@@ -41,5 +42,7 @@ class Shape:
         return cls(layout, to_arrow_schema(schema, timezone="UTC"))
 
     def batches(self, slices: Iterable[ReadSlice]) -> Iterator[pa.RecordBatch]:
+        """All of a task."""
         made = to_record_batches(slices, self.layout)
-        return made if self.promised is None else (batch.cast(self.promised) for batch in made)
+        yield from made if self.promised is None else (batch.cast(self.promised) for batch in made)
+        settle_down()

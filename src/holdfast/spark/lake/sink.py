@@ -25,6 +25,7 @@ from pyspark.sql.types import StructType, TimestampType
 from holdfast.errors import BadEvent, BadSetting, DiskFailed
 from holdfast.spark.lake.files import LakeFile, LakeFiles
 from holdfast.spark.sink.writing import check_in_order, make_plan_durable, query_of, task_name
+from holdfast.spark.worker import settle_down
 
 if TYPE_CHECKING:
     from holdfast.spark.lake.table import Lake, Mode
@@ -122,10 +123,12 @@ class LakeWriting:
                 with self._translated():
                     files.put(rows)
             with self._translated():
-                return LakeMessage(query, files.finish())
+                finished = files.finish()
         except BaseException:
             files.discard()
             raise
+        settle_down()
+        return LakeMessage(query, finished)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -37,6 +37,7 @@ from holdfast.spark.options import SinkOptions
 from holdfast.spark.sink.row_columns import RowColumns
 from holdfast.spark.sink.rows import to_batches
 from holdfast.spark.sink.writing import check_in_order, make_plan_durable, query_of, task_name
+from holdfast.spark.worker import settle_down
 
 
 @dataclass
@@ -68,11 +69,13 @@ class SinkWriting:
             stage = client.stage(f"spark/{task_name(TaskContext.get())}/{uuid4().hex}")
             try:
                 self._put(chain((first,), rows), stage)
-                return SinkMessage(scope, stage.seal())
+                sealed = stage.seal()
             except BaseException:
                 with contextlib.suppress(HoldfastError):
                     client.drop_stages([stage.name])
                 raise
+        settle_down()
+        return SinkMessage(scope, sealed)
 
     def _put(self, rows: Iterator[pa.RecordBatch], stage: Stage) -> None:
         settings = self._options.row_settings(stage.source)
