@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 import holdfast
+from holdfast.channel.journal.channel import JournalChannel
+from holdfast.channel.journal.writer import Draft, Outcome
 from holdfast.client.client import Client
-from holdfast.errors import LinkLost, Unreachable
+from holdfast.errors import LinkLost, OutcomeUnknown, Unreachable
 from tests.contract.places import CuttingProxy, server
 from tests.server_process import ServerProcess, free_port
 
@@ -68,6 +71,37 @@ async def test_looking_is_repeated_when_the_link_was_lost(server: ServerProcess)
             asyncio.get_running_loop().call_soon(proxy.cut)
             await look()
         assert proxy.connections > len(looks)
+
+
+async def test_a_server_that_does_not_know_is_asked_again_and_not_pressed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def unknown(channel: JournalChannel, drafts: Sequence[Draft]) -> list[Outcome]:
+        asked.append(len(drafts))
+        return [OutcomeUnknown("the journal stopped while this was being written")] * len(drafts)
+
+    async with holdfast.connect(f"file:{tmp_path}", timeout=1) as client:
+        await client.create_queue("orders")
+        with monkeypatch.context() as broken:
+            broken.setattr(JournalChannel, "_timed_commit", unknown)
+            with pytest.raises(OutcomeUnknown):
+                await client.queue("orders").receive().open()
+
+    assert 2 <= len(asked) <= 40
+
+
+async def test_a_question_that_was_never_asked_says_why(server: ServerProcess) -> None:
+    async with CuttingProxy(server.port) as proxy, holdfast.connect(proxy.url) as client:
+        proxy.is_refusing = True
+        proxy.cut()
+        await until_unlinked(client)
+        with pytest.raises(Unreachable) as raised:
+            await client.destinations(timeout=0.2)
+
+        assert isinstance(raised.value.__cause__, TimeoutError)
+        proxy.is_refusing = False
 
 
 async def test_single_sends_go_on_through_cuts_and_every_event_counts_once(server: ServerProcess) -> None:

@@ -252,7 +252,8 @@ def test_the_columns_of_most_events_are_made_without_pandas() -> None:
         "from holdfast.spark.columns.columns import to_record_batches\n"
         "from holdfast.spark.columns.schema import Layout\n"
         "from tests.spark_slices import plain_slice, slice_of_events\n"
-        "slices = [plain_slice(50, 1), slice_of_events([Event(data=kind, type=kind) for kind in ('a', 'b') * 40])]\n"
+        "some = [Event(data=kind, type=kind, properties={'kind': kind}) for kind in ('a', 'b') * 40]\n"
+        "slices = [plain_slice(50, 1), slice_of_events(some)]\n"
         "assert sum(made.num_rows for made in to_record_batches(slices, Layout.of())) == 130\n"
         "sys.exit('pandas' in sys.modules)\n"
     )

@@ -28,7 +28,17 @@ from holdfast.client.held import Held
 from holdfast.client.received import Handed, ReceivedEvent
 from holdfast.client.subscribing import PLAIN, Asked
 from holdfast.client.verdicts import Settlement
-from holdfast.errors import BatchDamaged, Closed, Detached, HoldfastError, LinkLost, Refused, SubscriptionInUse, TimedOut
+from holdfast.errors import (
+    BatchDamaged,
+    Closed,
+    Detached,
+    HoldfastError,
+    LinkLost,
+    OutcomeUnknown,
+    Refused,
+    SubscriptionInUse,
+    TimedOut,
+)
 from holdfast.event.batch import Batch
 from holdfast.event.position import Ranges
 from holdfast.wire.frame import Buffer, Credit, DetachReceiver, Slice
@@ -83,7 +93,7 @@ class Incoming(Attaching):
             try:
                 await self._session.ask_again(self._attach, deadline - self._loop.time())
                 break
-            except LinkLost:
+            except OutcomeUnknown:
                 self._session.detach_later(self.receiver)
                 raise
             except SubscriptionInUse as problem:

@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 QUESTIONS_FROM = 1 << 48
 # Questions asked and not answered; the server bounds them too.
 QUESTIONS_MAX = 1_000
+# When the server does not know what became of a question, it is asked again after this.
+ASK_AGAIN_S = 0.1
 # When a receiver could not be detached, it is tried again after this.
 DETACH_AGAIN_S = 0.1
 
@@ -110,8 +112,8 @@ class Session:
             self._asking.release()
 
     async def ask_again(self, make: Callable[[int], Message], timeout: float) -> Any:
-        """Ask what may be done twice, on each new link, until it is answered. Unreachable: never asked. LinkLost: asked, and no
-        answer came in time."""
+        """Ask what may be done twice, again and again until it is known what became of it. Unreachable: never asked. LinkLost:
+        asked, and no answer came in time. What was asked and may have been done is never said not to have been."""
         loop, unanswered = self.connection.loop, None
         deadline = self.connection.deadline(timeout)
         while True:
@@ -121,9 +123,12 @@ class Session:
                 if loop.time() >= deadline:
                     raise
                 unanswered = problem
-                await asyncio.sleep(0)
-            except (Unreachable, TimedOut) as problem:
-                raise unanswered or problem from problem
+                if self.is_ready:  # there is a link: the server itself does not know, and is not to be pressed
+                    await asyncio.sleep(min(ASK_AGAIN_S, max(deadline - loop.time(), 0.0)))
+            except Unavailable as problem:
+                if unanswered is None:
+                    raise
+                raise unanswered from problem
 
     async def until_ready(self, deadline: float) -> None:
         """Wait for a link. Unreachable when there is none in time, Closed when there will be none."""

@@ -36,7 +36,8 @@ class Follower:
         try:
             is_taken = bool(run) and run[-1].number + 1 == tail.next_entry and self._at_once(run)
         except Exception as problem:
-            self._more.set_exception(problem)
+            if not self._more.done():  # otherwise nobody waits any more
+                self._more.set_exception(problem)
             return
         if is_taken:
             self.next = run[-1].number + 1

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 
 def to_numbers(values: npt.NDArray[Any]) -> pa.Array:
-    """Whole numbers, none of them missing."""
+    """Whole numbers as this machine writes them, none of them missing."""
     return pa.Array.from_buffers(
         pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))]
     )

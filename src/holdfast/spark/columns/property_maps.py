@@ -22,7 +22,7 @@ Properties = dict[str, PropertyValue]
 
 _NOTHING = type(None)
 # Types whose values Arrow writes as we do; it writes floating-point numbers otherwise.
-_WRITTEN_BY_ARROW = ((str, pa.string()), (int, pa.int64()), (bool, pa.bool_()))
+_WRITTEN_BY_ARROW = ((int, pa.int64()), (bool, pa.bool_()))
 
 
 def to_maps(maps: Sequence[Properties]) -> pa.MapArray:
@@ -39,6 +39,8 @@ def to_maps(maps: Sequence[Properties]) -> pa.MapArray:
 
 def to_written(values: Sequence[PropertyValue]) -> pa.StringArray:
     found = set(map(type, values))
+    if found <= {str, _NOTHING}:
+        return to_texts(values)  # type: ignore[arg-type]  # that is what was found
     for kind, arrow in _WRITTEN_BY_ARROW:
         if found <= {kind, _NOTHING}:
             try:
