@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -18,6 +19,8 @@ from holdfast.spark.columns.columns import BYTES_MAX, to_record_batches
 from holdfast.spark.columns.heads import ALIKE_MIN, UNREADABLE, Heads
 from holdfast.spark.columns.id_texts import id_texts
 from holdfast.spark.columns.schema import COLUMNS, Layout
+from holdfast.spark.columns.shape import Shape
+from holdfast.spark.worker import settle_down
 from tests.spark_slices import MadeSlice, plain_slice, rows_of, slice_of, slice_of_events
 
 ALL = Layout.of()
@@ -242,6 +245,17 @@ def test_b14_texts_of_ids_that_count_up_are_those_of_each_id(first: int) -> None
 
     found.validate(full=True)
     assert found.to_pylist() == [to_text(first + index) for index in range(10)] + [to_text(5), to_text(6)]
+
+
+def test_what_a_worker_has_loaded_after_its_first_task_is_not_searched_for_garbage_again() -> None:
+    settle_down.cache_clear()
+    try:
+        before = gc.get_freeze_count()
+        assert sum(made.num_rows for made in Shape(ALL, None).batches([plain_slice(50)])) == 50
+
+        assert gc.get_freeze_count() > before
+    finally:
+        gc.unfreeze()
 
 
 def test_the_columns_of_most_events_are_made_without_pandas() -> None:

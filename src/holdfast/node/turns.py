@@ -12,7 +12,7 @@ here, in its order, and goes in as its receipts come out. What others send goes 
 
 A quiet session sends little and waits for its receipt. What it waits for is the processor more than the disk: a flood keeps the
 server, its writer and the one who floods busy, and on two processors each step of a quiet send then waits for another's time
-slice. The pauses leave it the machine (measured: its p99 falls from ten times what it is alone to less than twice); a flood
+slice. The pauses leave it the machine (measured: its p99 falls from ten times what it is alone to about twice); a flood
 beside it is held to some 10 MB/s, until it has been silent for a quarter of a second.
 
 What a flood receives is paced in the same company, so that working off what piled up before does not take the machine either:

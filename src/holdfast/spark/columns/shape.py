@@ -13,9 +13,8 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from holdfast.client.reading import ReadSlice
 from holdfast.errors import BadSetting
-from holdfast.spark.columns.columns import to_record_batches
+from holdfast.spark.columns.columns import ReadSlice, to_record_batches
 from holdfast.spark.columns.schema import Layout
 from holdfast.spark.worker import settle_down
 
