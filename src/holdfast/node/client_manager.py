@@ -213,7 +213,6 @@ class ClientManager:
 
     def submit(self, made: command.Command, token: int, payload: bytes = b"") -> None:
         """Append a command that is answered when it is applied; if it cannot be appended, it is answered now."""
-        self.messages.hurry()
         try:
             future = self.channel.append(command.encode(made, payload), Purpose.UPKEEP)
         except HoldfastError as problem:
@@ -222,6 +221,7 @@ class ClientManager:
         future.add_done_callback(lambda done: self._appended(token, None if done.cancelled() else done.exception()))
 
     def _appended(self, token: int, problem: BaseException | None) -> None:
+        self.messages.hurry()
         waiting = self._waiting.pop(token, None) if problem is not None else None
         if waiting is not None and isinstance(problem, HoldfastError):
             waiting.failed(problem)

@@ -57,8 +57,8 @@ log = logging.getLogger("holdfast.message_manager")
 CLAIM_AGAIN_S = 0.5
 # Entries applied without a pause: some 2 ms of work at most.
 LONG_RUN = 64
-# How long batches that nobody receives are left to gather before they are applied.
-LINGER_S = 0.001
+# How long batches that nobody receives are left to gather before they are applied: many at a time cost less than half as much.
+LINGER_S = 0.02
 
 
 def subject_of(name: str) -> str:
@@ -162,7 +162,7 @@ class MessageManager:
                 self._take(entries)
                 if len(entries) > LONG_RUN:
                     await asyncio.sleep(0)  # a long replay or a flood leaves every other task its turn
-                elif self._may_linger(entries):
+                elif self.applied >= self.channel.durable and self._may_linger(entries):
                     await self._lingering.pause(LINGER_S)
         except Closed:
             raise
@@ -193,8 +193,9 @@ class MessageManager:
         return True
 
     def _may_linger(self, entries: Sequence[Entry]) -> bool:
-        """Nobody receives, and nobody waits for an answer: then what comes next may be applied together."""
-        if not self.is_primary or self.deliverer.has_receivers or self._awaiting:
+        """Nobody receives, nobody waits for an answer, and no destination has a high water that it must not pass unseen: then
+        what comes next may be applied together."""
+        if not self.is_primary or self.deliverer.has_receivers or self._awaiting or self._flow.is_watching:
             return False
         return all(command.kind_of(entry.command) == command.BatchCommand.KIND for entry in entries)
 

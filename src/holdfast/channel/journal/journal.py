@@ -39,6 +39,7 @@ class Journal:
     def __init__(self, owned: Owned, clock: Callable[[], float]) -> None:
         self.folder = owned.folder
         self.plan = owned.plan
+        self._command_bytes_max = owned.plan.command_bytes_max
         self._owned = owned
         self._space = owned.space
         self._writer = owned.writer
@@ -138,10 +139,10 @@ class Journal:
 
     def draft(self, command: Buffer, purpose: Purpose) -> Draft:
         """The command as something to commit. TooLarge when no segment can hold it."""
-        if len(command) > self.plan.command_bytes_max:
+        if len(command) > self._command_bytes_max:
             raise TooLarge(
-                f"a command of {len(command)} bytes is more than the {self.plan.command_bytes_max} this journal takes; split it",
-                length=len(command), max=self.plan.command_bytes_max,
+                f"a command of {len(command)} bytes is more than the {self._command_bytes_max} this journal takes; split it",
+                length=len(command), max=self._command_bytes_max,
             )  # fmt: skip
         return Draft(COMMAND, command, purpose)
 

@@ -1,0 +1,84 @@
+"""What nobody receives is applied together, a little later; whoever asks for something never waits for that.
+
+Here a little later is never, so that whatever depended on it would not come about at all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import holdfast
+from holdfast.node import message_manager
+from tests import running_server
+from tests.waiting import until
+
+NEVER_S = 3_600.0
+# Everything, or nothing of what was just written, is read from memory.
+from_memory_and_disk = pytest.mark.parametrize("cache_bytes", [1 << 20, 0], ids=["from memory", "from disk"])
+
+
+@pytest.fixture(autouse=True)
+def never(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(message_manager, "LINGER_S", NEVER_S)
+
+
+def running(data: Path, tail_cache_bytes: int) -> AbstractAsyncContextManager[running_server.RunningServer]:
+    journal = msgspec.structs.replace(running_server.SMALL, tail_cache_bytes=tail_cache_bytes)
+    return running_server.running(data, dataclasses.replace(running_server.SETTINGS, journal=journal))
+
+
+@from_memory_and_disk
+async def test_a_recipient_that_comes_is_given_what_lingers(tmp_path: Path, cache_bytes: int) -> None:
+    async with running(tmp_path, cache_bytes) as server, holdfast.connect(server.url) as client:
+        for number in range(20):
+            await client.queue("orders").send(number)
+
+        async with client.queue("orders").receive() as incoming:
+            assert [(await incoming.next(timeout=10)).data for _ in range(20)] == list(range(20))
+
+
+@from_memory_and_disk
+async def test_whoever_asks_is_answered_and_sees_what_was_receipted_before(tmp_path: Path, cache_bytes: int) -> None:
+    async with (
+        running(tmp_path, cache_bytes) as server,
+        holdfast.connect(server.url) as client,
+        holdfast.connect(server.url) as other,
+    ):
+        for number in range(20):
+            await client.queue("orders").send(number)
+            await other.create_queue(f"queue-{number}")  # appended beside what lingers
+            assert (await other.describe("orders"))["waiting"] == number + 1
+
+        async with other.queue("orders").browse() as events:
+            assert [event.data async for event in events] == list(range(20))
+        assert len(await client.destinations()) >= 21
+
+
+@from_memory_and_disk
+async def test_a_destination_with_a_high_water_is_known_to_be_full_as_soon_as_it_is(tmp_path: Path, cache_bytes: int) -> None:
+    async with running(tmp_path, cache_bytes) as server, holdfast.connect(server.url) as client:
+        await client.create_queue("orders", events_max=3)
+        for number in range(3):
+            await client.queue("orders").send(number)
+
+        await until(lambda: server.node.messages.flow.is_blocked("orders"), "it is full")
+
+
+async def test_what_lingers_is_there_after_a_crash(tmp_path: Path) -> None:
+    first = await running_server.start(tmp_path)
+    async with holdfast.connect(first.url) as client:
+        for number in range(20):
+            await client.queue("orders").send(number)
+        await first.crash()
+
+    async with (
+        running_server.running(tmp_path) as server,
+        holdfast.connect(server.url) as client,
+        client.queue("orders").receive() as incoming,
+    ):
+        assert [(await incoming.next(timeout=10)).data for _ in range(20)] == list(range(20))
