@@ -22,7 +22,7 @@ from holdfast.client.outgoing import EventFields
 from holdfast.errors import BadSetting, Refused, TooLarge
 from holdfast.event import identifier
 from holdfast.event.batch import Batch
-from holdfast.event.event import Head, PropertyValue, data_decoder, decode_head, decode_heads, from_microseconds
+from holdfast.event.event import Head, PropertyValue, data_decoder, decode_head, decode_heads, from_microseconds, is_json
 from holdfast.wire.message import Death as TravellingDeath
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from holdfast.client.recipient import Incoming
 
 DELAY_SECONDS_MAX = 10 * 365 * 86_400
+# Events of a batch from which on it pays to make the data of all at once.
+TOGETHER_MIN = 4
 
 
 class Handed(msgspec.Struct, eq=False):
@@ -45,6 +47,8 @@ class Handed(msgspec.Struct, eq=False):
     destination: str = ""  # where it was sent, when that is not where the receiver is attached
     deaths: Sequence[TravellingDeath] = ()  # of the dead queue: why all of these are there
     accepted_us: int = 0  # 0: not known
+    # The data of all events of the batch where that is all bytes, or all text; None: not looked yet, empty: each for itself.
+    together: Sequence[bytes | str] | None = None
     _heads: Sequence[Head] | None = None
 
     def head(self, index: int) -> Head:
@@ -55,6 +59,18 @@ class Handed(msgspec.Struct, eq=False):
             except (msgspec.DecodeError, UnicodeDecodeError):  # one that cannot be read must not hide the others
                 return decode_head(self.batch.head(index))
         return self._heads[index]
+
+    def read_together(self) -> Sequence[bytes | str]:
+        """Whoever looks at one event's data will look at its neighbours': what nobody can change is made of all bodies at once,
+        in a third of the time. JSON is not: whoever changes what it was given must not change what the next one gets."""
+        self.together = ()
+        if self.batch.count < TOGETHER_MIN:
+            return ()
+        self.head(0)
+        types = {head.datacontenttype for head in self._heads or ()}
+        if len(types) == 1 and not is_json(*types):
+            self.together = self.batch.bodies_as(data_decoder(*types))
+        return self.together
 
 
 class Received(msgspec.Struct, eq=False, gc=False):
@@ -88,6 +104,9 @@ class Received(msgspec.Struct, eq=False, gc=False):
     def data(self) -> Any:
         """What was sent: bytes, text, or what JSON holds. TooLarge for a large event: see `open_stream`."""
         handed, index = self._handed, self._index
+        together = handed.read_together() if handed.together is None else handed.together
+        if together:
+            return together[index]
         head, body = handed.head(index), handed.batch.body(index)
         return data_decoder(head.datacontenttype)(body if len(body) else self.body)
 
