@@ -49,6 +49,16 @@ BootRecorder = Annotated[
 SessionGrace = Annotated[
     int, typer.Option("--session-grace-ms", metavar="MS", min=1, help="How long a client that lost its link keeps what it holds.")
 ]
+Vigil = Annotated[
+    int,
+    typer.Option(
+        "--vigil-us",
+        metavar="US",
+        min=0,
+        max=10_000,
+        help="How long to stay awake for a sender that comes back at once after its receipt; 0 saves processor time.",
+    ),
+]
 AssemblyIdle = Annotated[
     int,
     typer.Option("--assembly-idle-ms", metavar="MS", min=1, help="How long a transaction may stand still before it is given up."),
@@ -110,6 +120,7 @@ def serve(
     name: Name = "holdfast",
     boot_recorder: BootRecorder = None,
     session_grace_ms: SessionGrace = 5_000,
+    vigil_us: Vigil = 300,
     assembly_idle_ms: AssemblyIdle = 300_000,
     stage_idle_ms: StageIdle = 3_600_000,
     users: UsersFile = None,
@@ -133,6 +144,7 @@ def serve(
         name=name,
         journal=journal_settings(journal_size, reserve, segment_size),
         session_grace_ms=session_grace_ms,
+        vigil_us=vigil_us,
         assembly_idle_ms=assembly_idle_ms,
         stage_idle_ms=stage_idle_ms,
         large_bytes_max=parse_size(large_max, "large_max"),

@@ -31,6 +31,7 @@ from holdfast.node.message_manager import MessageManager, subject_of
 from holdfast.node.sending import Sending
 from holdfast.node.settings import NodeSettings
 from holdfast.node.turns import Turns
+from holdfast.node.vigil import Vigil
 from holdfast.session.session import ReceiverPlace, Session, is_passing, owned, owner_of, passing
 from holdfast.wire.link import Link
 
@@ -73,6 +74,7 @@ class ClientManager:
         self._stop_listening = bus.listen(self.subject, self._hear)
         self._timer = clock.call_later(settings.session_grace_ms // _LOOKS_PER_GRACE, self._look_for_overdue)
         self.turns = Turns(channel, clock)
+        self.vigil = Vigil(settings.vigil_us / 1_000_000)
         self.sending = Sending(bus, self._tell_watermark)
         self.tell_messages(WatermarksAsked(self.subject))
         channel.watch_pressure(self._tell_pressure)

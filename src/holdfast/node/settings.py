@@ -10,6 +10,7 @@ from holdfast.channel.journal import JournalSettings
 from holdfast.errors import BadSetting
 
 PORT_DEFAULT = 7400
+VIGIL_US_MAX = 10_000
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\Z", re.IGNORECASE)
 # Of a journal that is smaller than usual, this part is set aside at first, and this part is kept for upkeep.
 SMALL_PARTS = 16
@@ -60,6 +61,8 @@ class NodeSettings:
     heartbeat_ms: int = 5_000
     # Batches a producer may have sent and not receipted; the machines hold as many back (rule 6).
     window: int = 64
+    # How long to stay awake for a sender that comes back at once after its receipt; 0 for never (`node.vigil`).
+    vigil_us: int = 0
     # Bytes of deliveries that may wait on one link before the link is given up: its client grants credit and does not read.
     link_bytes_max: int = 64 << 20
     is_create_on_first_use: bool = True
@@ -85,6 +88,8 @@ class NodeSettings:
                 f"assemblies_max {self.assemblies_max} is not from 1 to 32, half of what destinations remember",
                 setting="assemblies_max",
             )
+        if not 0 <= self.vigil_us <= VIGIL_US_MAX:
+            raise BadSetting(f"vigil_us {self.vigil_us} is not from 0 to {VIGIL_US_MAX} microseconds", setting="vigil_us")
         if self.large_bytes_max < 0 or self.parts_max < 1:
             raise BadSetting("large_bytes_max and parts_max are not negative; 0 bytes means half of the journal")
         positive = (

@@ -1,0 +1,104 @@
+"""Staying awake for a sender that comes back at once. The clock is the test's own; the loop is real."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from holdfast.errors import BadSetting
+from holdfast.node.settings import VIGIL_US_MAX, NodeSettings
+from holdfast.node.vigil import Vigil
+
+SECONDS = 0.0003
+
+
+class Server:
+    """A vigil with a clock, and a loop whose turns are counted by what it is asked to do next."""
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self.now = 100.0
+        self.turns = 0
+        self.vigil = Vigil(seconds, self._tell)
+
+    def _tell(self) -> float:
+        self.turns += 1
+        return self.now
+
+    async def is_awake(self) -> bool:
+        """The loop is going round: the clock is looked at in every turn."""
+        before = self.turns
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return self.turns >= before + 3
+
+    def sends_after(self, seconds: float) -> None:
+        """A sender's next batch, and its receipt."""
+        self.now += seconds
+        self.vigil.came()
+        self.vigil.receipted()
+
+
+async def test_a_sender_that_came_back_at_once_is_waited_for_awake() -> None:
+    server = Server()
+    server.sends_after(1.0)
+    assert not await server.is_awake()  # nothing is known of it yet
+
+    server.sends_after(SECONDS / 2)
+
+    assert await server.is_awake()
+
+
+async def test_it_ends_when_the_next_batch_comes_and_begins_again_with_its_receipt() -> None:
+    server = Server()
+    server.sends_after(1.0)
+    server.sends_after(SECONDS / 2)
+
+    server.now += SECONDS / 2
+    server.vigil.came()
+    assert not await server.is_awake()
+
+    server.vigil.receipted()
+    assert await server.is_awake()
+
+
+async def test_a_sender_that_does_not_come_back_costs_one_vigil_and_no_more() -> None:
+    server = Server()
+    server.sends_after(1.0)
+    server.sends_after(SECONDS / 2)
+    server.now += 2 * SECONDS
+    await server.is_awake()
+
+    server.vigil.receipted()  # of somebody else, who is not known to come back
+    assert not await server.is_awake()
+
+    server.sends_after(10 * SECONDS)
+    assert not await server.is_awake()
+
+
+async def test_receipts_in_quick_succession_keep_one_vigil_not_many() -> None:
+    server = Server()
+    server.sends_after(1.0)
+    server.sends_after(SECONDS / 2)
+    for _ in range(10):
+        server.vigil.receipted()
+
+    before = server.turns
+    await asyncio.sleep(0)
+
+    assert server.turns == before + 1
+
+
+async def test_with_no_time_for_it_there_is_none() -> None:
+    server = Server(seconds=0)
+    for _ in range(3):
+        server.sends_after(SECONDS / 2)
+
+    assert not await server.is_awake()
+
+
+def test_a_node_keeps_none_unless_it_is_told_to_and_never_a_long_one() -> None:
+    assert NodeSettings().vigil_us == 0
+    for wrong in (-1, VIGIL_US_MAX + 1):
+        with pytest.raises(BadSetting, match="vigil_us"):
+            NodeSettings(vigil_us=wrong)
