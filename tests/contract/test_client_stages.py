@@ -142,12 +142,23 @@ async def test_batches_that_are_made_already_are_staged_as_they_are_and_many_at_
 async def test_an_attempt_under_a_name_that_is_taken_is_refused(url: str, name: str) -> None:
     async with holdfast.connect(url) as client:
         former = await staged(client, name, name, "of the first attempt")
-        await client.describe(name)  # it is applied
 
         with pytest.raises(StageExists, match="another name"):
             await staged(client, name, name, "of the second")
 
         assert await client.publish(name, 0, [former]) == (True, 1, 0)
+
+
+async def test_of_those_who_begin_under_one_name_at_the_same_moment_one_is_not_refused(url: str, name: str) -> None:
+    async with holdfast.connect(url) as client:
+        attempts = [staged(client, name, name, number) for number in range(8)]
+        outcomes = await asyncio.gather(*attempts, return_exceptions=True)
+
+        (taken_number,) = [number for number, outcome in enumerate(outcomes) if not isinstance(outcome, StageExists)]
+        sealed = outcomes[taken_number]
+        assert isinstance(sealed, Staged)
+        assert await client.publish(name, 0, [sealed]) == (True, 1, 0)
+        assert await taken(client, name) == [taken_number]
 
 
 async def test_refusals_come_before_anything_is_stored_and_say_what_to_do(url: str, name: str) -> None:

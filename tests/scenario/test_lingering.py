@@ -5,6 +5,7 @@ Here a little later is never, so that whatever depended on it would not come abo
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -13,6 +14,7 @@ import msgspec
 import pytest
 
 import holdfast
+from holdfast.errors import StageExists
 from holdfast.node import message_manager
 from tests import running_server
 from tests.waiting import until
@@ -82,3 +84,74 @@ async def test_what_lingers_is_there_after_a_crash(tmp_path: Path) -> None:
         client.queue("orders").receive() as incoming,
     ):
         assert [(await incoming.next(timeout=10)).data for _ in range(20)] == list(range(20))
+
+
+@from_memory_and_disk
+async def test_who_waits_for_more_to_read_is_told_at_once(tmp_path: Path, cache_bytes: int) -> None:
+    async with running(tmp_path, cache_bytes) as server, holdfast.connect(server.url) as client:
+        await client.create_queue("orders")
+        reading = client.reading("orders")
+        for number in range(20):
+            await client.queue("others").send(number)  # lingers
+            after = (await reading.extent()).end
+            waiting = asyncio.create_task(reading.more(after, timeout=10))
+            await client.queue("others").send(number)
+            await client.queue("orders").send(number)
+
+            assert await asyncio.wait_for(waiting, 5)
+
+
+@from_memory_and_disk
+async def test_what_is_staged_and_published_beside_it_does_not_wait_for_it(tmp_path: Path, cache_bytes: int) -> None:
+    async with running(tmp_path, cache_bytes) as server, holdfast.connect(server.url) as client:
+        for number in range(20):
+            await client.queue("others").send(number)
+            stage = client.stage(f"attempt-{number}")
+            await stage.send("orders", number)
+            sealed = await stage.seal()
+            with pytest.raises(StageExists):
+                again = client.stage(f"attempt-{number}")
+                await again.send("orders", "taken")
+                await again.seal()
+
+            assert (await client.publish("job", number, [sealed])).is_new
+
+
+@from_memory_and_disk
+async def test_what_is_asked_for_by_event_is_done(tmp_path: Path, cache_bytes: int) -> None:
+    async with running(tmp_path, cache_bytes) as server, holdfast.connect(server.url) as client:
+        await client.queue("others").send("lingers")
+
+        await client.queue("_ADMIN").send({"name": "orders", "kind": "queue"}, type="holdfast.admin.create")
+
+        await until(lambda: "orders" in server.node.messages.directory.catalog.destinations, "it is done")
+
+
+async def test_what_lingered_leaves_others_their_turn_while_it_is_applied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much there is of it: a task that only wants its turn gets one after every few entries that take long."""
+    monkeypatch.setattr(message_manager, "TURN_US", -1)  # every entry takes too long
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with running_server.running(tmp_path) as server, holdfast.connect(server.url) as client:
+        await asyncio.gather(*(client.queue("orders").send(number) for number in range(20)))
+        for number in range(20):
+            await client.queue("orders").send(number)
+        applied = server.node.messages.applied
+        taking = asyncio.create_task(take_turns())
+        await asyncio.sleep(0)
+        turns = 0
+
+        while server.node.messages.applied < server.node.channel.durable:
+            server.node.messages.hurry()
+            await asyncio.sleep(0)
+        taking.cancel()
+
+        assert turns >= server.node.messages.applied - applied > 10

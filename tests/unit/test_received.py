@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.client.received import TOGETHER_MIN, Handed, ReceivedEvent
+from holdfast.client.received import TOGETHER_BYTES_MAX, TOGETHER_MIN, Handed, ReceivedEvent
 from holdfast.event import batch
 from holdfast.event.batch import Batch
 from holdfast.event.event import Event, encode_head, to_head_and_body
@@ -43,6 +43,13 @@ def test_it_may_be_looked_at_in_any_order_and_more_than_once(looks: list[int]) -
     assert [events[index].data for index in looks] == [b"%d" % index for index in looks]
 
 
+def test_large_bodies_are_not_copied_for_one_that_is_looked_at() -> None:
+    events = received([Event(data=bytes(TOGETHER_BYTES_MAX))] * MANY)
+
+    assert events[0].data == bytes(TOGETHER_BYTES_MAX)
+    assert not events[0].handed.together
+
+
 def test_whoever_changes_what_json_gave_changes_it_for_nobody_else() -> None:
     events = received([Event(data={"sum": 1})] * MANY)
 
@@ -57,15 +64,16 @@ def test_a_body_that_is_not_the_text_it_should_be_is_bytes_and_the_others_are_te
     assert [event.data for event in received(sent)] == [b"\xff", *["text"] * MANY]
 
 
-def test_a_head_that_cannot_be_read_does_not_hide_the_data_of_the_others() -> None:
+@pytest.mark.parametrize("damaged", range(MANY))
+def test_a_head_that_cannot_be_read_does_not_hide_the_data_of_the_others(damaged: int) -> None:
     sent = [Event(data=b"%d" % index) for index in range(MANY)]
     heads = [encode_head(to_head_and_body(event)[0]) for event in sent]
-    heads[2] = b"\xc1" * len(heads[2])
+    heads[damaged] = b"\xc1" * len(heads[damaged])
 
     events = received(sent, heads)
 
-    assert [event.data for index, event in enumerate(events) if index != 2] == [
-        b"%d" % index for index in range(MANY) if index != 2
+    assert [event.data for index, event in enumerate(events) if index != damaged] == [
+        b"%d" % index for index in range(MANY) if index != damaged
     ]
     with pytest.raises(msgspec.DecodeError):
-        events[2].data  # noqa: B018
+        events[damaged].data  # noqa: B018

@@ -35,8 +35,8 @@ class Server:
     def sends_after(self, seconds: float) -> None:
         """A sender's next batch, and its receipt."""
         self.now += seconds
-        self.vigil.came()
-        self.vigil.receipted()
+        self.vigil.came("a")
+        self.vigil.receipted("a")
 
 
 async def test_a_sender_that_came_back_at_once_is_waited_for_awake() -> None:
@@ -55,10 +55,10 @@ async def test_it_ends_when_the_next_batch_comes_and_begins_again_with_its_recei
     server.sends_after(SECONDS / 2)
 
     server.now += SECONDS / 2
-    server.vigil.came()
+    server.vigil.came("a")
     assert not await server.is_awake()
 
-    server.vigil.receipted()
+    server.vigil.receipted("a")
     assert await server.is_awake()
 
 
@@ -69,11 +69,21 @@ async def test_a_sender_that_does_not_come_back_costs_one_vigil_and_no_more() ->
     server.now += 2 * SECONDS
     await server.is_awake()
 
-    server.vigil.receipted()  # of somebody else, who is not known to come back
+    server.vigil.receipted("b")  # who is not known to come back
     assert not await server.is_awake()
 
     server.sends_after(10 * SECONDS)
     assert not await server.is_awake()
+
+
+async def test_many_that_take_their_time_are_not_taken_for_one_that_comes_back() -> None:
+    server = Server()
+    for round_ in range(3):
+        for sender in "abcdef":
+            server.now += SECONDS / 2
+            server.vigil.came(sender)
+            server.vigil.receipted(sender)
+            assert not await server.is_awake(), (round_, sender)
 
 
 async def test_receipts_in_quick_succession_keep_one_vigil_not_many() -> None:
@@ -81,7 +91,7 @@ async def test_receipts_in_quick_succession_keep_one_vigil_not_many() -> None:
     server.sends_after(1.0)
     server.sends_after(SECONDS / 2)
     for _ in range(10):
-        server.vigil.receipted()
+        server.vigil.receipted("a")
 
     before = server.turns
     await asyncio.sleep(0)

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 DELAY_SECONDS_MAX = 10 * 365 * 86_400
 # Events of a batch from which on it pays to make the data of all at once.
 TOGETHER_MIN = 4
+# How large they may be on average: large ones are not made faster together, and would be kept together.
+TOGETHER_BYTES_MAX = 2 << 10
 
 
 class Handed(msgspec.Struct, eq=False):
@@ -53,21 +55,27 @@ class Handed(msgspec.Struct, eq=False):
 
     def head(self, index: int) -> Head:
         """Who looks at one event will look at its neighbours: all of them are decoded the first time, which is twice as fast."""
+        heads = self._heads or self._read_heads()
+        return heads[index] if heads else decode_head(self.batch.head(index))
+
+    def _read_heads(self) -> Sequence[Head]:
+        """None of them when one cannot be read, which must not hide the others."""
         if self._heads is None:
             try:
                 self._heads = decode_heads(self.batch.heads, self.batch.count)
-            except (msgspec.DecodeError, UnicodeDecodeError):  # one that cannot be read must not hide the others
-                return decode_head(self.batch.head(index))
-        return self._heads[index]
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                self._heads = ()
+        return self._heads
 
     def read_together(self) -> Sequence[bytes | str]:
         """Whoever looks at one event's data will look at its neighbours': what nobody can change is made of all bodies at once,
-        in a third of the time. JSON is not: whoever changes what it was given must not change what the next one gets."""
+        in half the time while they are small. JSON is not: whoever changes what it was given must not change what the next one
+        gets."""
         self.together = ()
-        if self.batch.count < TOGETHER_MIN:
+        count = self.batch.count
+        if count < TOGETHER_MIN or len(self.batch.data) > count * TOGETHER_BYTES_MAX:
             return ()
-        self.head(0)
-        types = {head.datacontenttype for head in self._heads or ()}
+        types = {head.datacontenttype for head in self._read_heads()}
         if len(types) == 1 and not is_json(*types):
             self.together = self.batch.bodies_as(data_decoder(*types))
         return self.together

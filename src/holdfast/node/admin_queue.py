@@ -156,6 +156,7 @@ class AdminQueue:
             answer = self._answers[self._token] = asyncio.get_running_loop().create_future()
             try:
                 await self._channel.append(command.encode(make(self._token)), Purpose.UPKEEP)
+                self._manager.hurry()
                 return await answer
             except (Unavailable, OutcomeUnknown) as problem:
                 log.error("%s waits: %s", ADMIN, problem)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.channel.channel import Purpose, Receipt, Told
@@ -58,12 +59,20 @@ def take_part(manager: ClientManager, session: Session, message: frame.Part, bod
     except HoldfastError as problem:
         told(problem)
         return
+    is_begun = is_staged and made.number == 1
+    told = staging.told_when_begun(manager, made, told) if is_begun else partial(_hurry, manager, told)
     if not is_staged:
         _introduce(manager, session)
     if made.destination:
         manager.channel.submit(command.accepted(made, payload, manager.clock.now_us()), Purpose.EVENTS, told)
     else:  # a fragment is no event
         manager.channel.submit(body, Purpose.FRAGMENTS, told)
+
+
+def _hurry(manager: ClientManager, told: Told, outcome: Receipt | HoldfastError) -> None:
+    """The next parts are checked against the state as applied: it must not lag."""
+    manager.messages.hurry()
+    told(outcome)
 
 
 def _introduce(manager: ClientManager, session: Session) -> None:

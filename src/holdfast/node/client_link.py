@@ -166,7 +166,7 @@ class ClientLink:
             self.tell_pressure(pressure)
 
     def _send(self, number: int, session: Session, message: frame.Send, body: frame.Buffer) -> None:
-        self._manager.vigil.came()
+        self._manager.vigil.came(session.id)
         made, payload = command.decode(body)
         if not isinstance(made, command.BatchCommand):
             raise ProtocolError(f"a Send frame carries a {type(made).__name__} command instead of a batch")
@@ -198,7 +198,7 @@ class ClientLink:
             self._say(number, receipted)
         else:  # nothing else will come to travel with it
             self._say_now(number, receipted)
-            self._manager.vigil.receipted()
+            self._manager.vigil.receipted(session.id)
 
     def _part(self, number: int, session: Session, message: frame.Part, body: frame.Buffer) -> None:
         session.part_sent()

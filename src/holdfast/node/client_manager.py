@@ -63,6 +63,8 @@ class ClientManager:
         self.subject = f"client_manager.{identifier.to_text(identity.take())}"
         self.sessions: dict[str, Session] = {}
         self.links: dict[str, ClientLink] = {}
+        # Stages whose first part is on its way: (whose, name).
+        self.stages_begun: set[tuple[str, str]] = set()
         # Destinations created on first use whose command is not applied yet.
         self._created: dict[str, Kind] = {}
         self._open: set[ClientLink] = set()

@@ -55,8 +55,8 @@ log = logging.getLogger("holdfast.message_manager")
 
 # When a claim finds no room, it is tried again after this.
 CLAIM_AGAIN_S = 0.5
-# Entries applied without a pause: some 2 ms of work at most.
-LONG_RUN = 64
+# So long others wait for their turn while a long run is applied.
+TURN_US = 2_000
 # How long batches that nobody receives are left to gather before they are applied: many at a time cost less than half as much.
 LINGER_S = 0.02
 
@@ -159,10 +159,8 @@ class MessageManager:
         claiming = asyncio.create_task(self._claim_when_replayed(before_claim))
         try:
             async for entries in self.channel.read(self.applied + 1, self._take_at_once):
-                self._take(entries)
-                if len(entries) > LONG_RUN:
-                    await asyncio.sleep(0)  # a long replay or a flood leaves every other task its turn
-                elif self.applied >= self.channel.durable and self._may_linger(entries):
+                await self._take_in_turns(entries)
+                if self.applied >= self.channel.durable and self._may_linger(entries):
                     await self._lingering.pause(LINGER_S)
         except Closed:
             raise
@@ -176,9 +174,24 @@ class MessageManager:
             claiming.cancel()
             await asyncio.gather(claiming, return_exceptions=True)
 
+    async def _take_in_turns(self, entries: Sequence[Entry]) -> None:
+        """A long replay, a flood, or what has lingered leaves every other task its turn."""
+        until_us = self._clock.now_us() + TURN_US
+        for entry in entries:
+            self._apply(entry)
+            if self._clock.now_us() > until_us:
+                self._speak()
+                await asyncio.sleep(0)
+                until_us = self._clock.now_us() + TURN_US
+        self._speak()
+
     def _take(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             self._apply(entry)
+        self._speak()
+
+    def _speak(self) -> None:
+        """Of what was applied."""
         if self._awaiting:
             self._tell_applied()
         if self.is_primary:
@@ -193,9 +206,12 @@ class MessageManager:
         return True
 
     def _may_linger(self, entries: Sequence[Entry]) -> bool:
-        """Nobody receives, nobody waits for an answer, and no destination has a high water that it must not pass unseen: then
-        what comes next may be applied together."""
-        if not self.is_primary or self.deliverer.has_receivers or self._awaiting or self._flow.is_watching:
+        """Nobody receives or reads, nobody waits for an answer, and no destination has a high water that it must not pass unseen:
+        then what comes next may be applied together."""
+        assert self._readers is not None
+        if not self.is_primary or self.deliverer.has_receivers or self._readers.are_waiting:
+            return False
+        if self._awaiting or self._flow.is_watching:
             return False
         return all(command.kind_of(entry.command) == command.BatchCommand.KIND for entry in entries)
 
@@ -320,7 +336,7 @@ class MessageManager:
         else:
             self._waiting.append(function)
 
-    def _when_caught_up(self, function: Callable[[], None]) -> None:
+    def when_caught_up(self, function: Callable[[], None]) -> None:
         """Whoever asks sees what was receipted before: first everything that is durable now is applied."""
         if self.is_primary and self.applied < self.channel.durable:
             self.hurry()
@@ -351,15 +367,16 @@ class MessageManager:
         elif isinstance(message, LinkCongested):
             self.when_primary(partial(self._deliverer.congested, message.session, message.is_congested))
         elif isinstance(message, Question):
-            self._when_caught_up(partial(self._answer, message))
+            self.when_caught_up(partial(self._answer, message))
         elif isinstance(message, BrowseAsked):
-            self._when_caught_up(partial(self._browse, message))
+            self.when_caught_up(partial(self._browse, message))
 
     def _answer(self, question: Question) -> None:
         assert self._readers is not None
         try:
             if question.action in READERS_QUESTIONS:
                 self._readers.begin(question)
+                self.hurry()  # what comes next must not linger if it is waited for now
                 return
             value = administration.answer(self, question.action, question.arguments)
             self._bus.publish(question.client_manager, Reply(question.token, value, None))

@@ -41,6 +41,11 @@ class Readers:
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: dict[_Waiting, None] = {}
 
+    @property
+    def are_waiting(self) -> bool:
+        """Somebody is to be told of what comes next."""
+        return bool(self._waiting)
+
     def begin(self, question: Question) -> None:
         """HoldfastError when it is refused at once; otherwise it is answered, now or later."""
         if question.action == "more":

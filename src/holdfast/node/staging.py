@@ -12,13 +12,14 @@ While space is short nothing is staged: it would lie there, and could not be fre
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from holdfast.channel.channel import COMMAND_BYTES_MAX
+from holdfast.channel.channel import COMMAND_BYTES_MAX, Receipt, Told
 from holdfast.destination import command
 from holdfast.destination.name import check_stage
 from holdfast.destination.publishing import encode_payload
-from holdfast.errors import BadName, BadSetting, Blocked, StageExists, TooLarge
+from holdfast.errors import BadName, BadSetting, Blocked, HoldfastError, StageExists, TooLarge
 from holdfast.node.actions import Maker
 from holdfast.session.session import Session, stages_of
 from holdfast.wire import frame
@@ -43,7 +44,8 @@ def check_part(manager: ClientManager, made: command.Part, is_again: bool, size:
     _check_room(manager, size)
     assemblies = manager.messages.directory.assemblies
     known = assemblies.find(made.session, made.assembly)
-    if known is not None and made.number == 1 and not is_again and known.has(1):
+    is_taken = (known is not None and known.has(1)) or (made.session, made.assembly) in manager.stages_begun
+    if made.number == 1 and not is_again and is_taken:
         raise StageExists(
             f"there is a stage {made.assembly!r} already; choose another name for each attempt, or drop it first",
             stage=made.assembly,
@@ -53,6 +55,25 @@ def check_part(manager: ClientManager, made: command.Part, is_again: bool, size:
     if made.number > manager.settings.parts_max:
         limit = manager.settings.parts_max
         raise TooLarge(f"a stage has at most {limit:,} parts here; publish what there is, and go on with another", limit=limit)
+
+
+def told_when_begun(manager: ClientManager, made: command.Part, told: Told) -> Told:
+    """The first part is receipted when it is applied. Until then its name is taken: what another stages under it would be dropped
+    as a repetition."""
+    begun = (made.session, made.assembly)
+    manager.stages_begun.add(begun)
+
+    def tell(outcome: Receipt | HoldfastError) -> None:
+        manager.stages_begun.discard(begun)
+        told(outcome)
+
+    def durable(outcome: Receipt | HoldfastError) -> None:
+        if isinstance(outcome, HoldfastError):
+            tell(outcome)
+        else:
+            manager.messages.when_caught_up(partial(tell, outcome))
+
+    return durable
 
 
 def _check_room(manager: ClientManager, size: int) -> None:

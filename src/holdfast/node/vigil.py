@@ -4,8 +4,8 @@ Whoever sends one by one waits for each receipt and then sends the next, some 15
 woken, which on a virtual machine takes longer than what it was woken for. So the loop goes round without sleeping until the next
 batch comes, for 300 µs at most (`--vigil-us`), and lets whoever else wants the processor have it.
 
-Only where it was worth it the last time: the next batch had come that soon. Senders that take their time cost nothing; one that
-does not come back costs one vigil.
+Only where it was worth it the last time: the sender that had the latest receipt came back that soon. Senders that take their time
+cost nothing; one that does not come back costs one vigil.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ class Vigil:
     def __init__(self, seconds: float, clock: Callable[[], float] = time.perf_counter) -> None:
         self._seconds = seconds
         self._clock = clock
+        self._sender = ""
         self._since = -math.inf
         self._is_worth_it = False
         self._is_awake = False
 
-    def receipted(self) -> None:
-        """Somebody was told of all that it had sent."""
+    def receipted(self, sender: str) -> None:
+        """A sender was told of all that it had sent."""
         if not self._seconds:
             return
-        self._since = self._clock()
+        self._sender, self._since = sender, self._clock()
         if self._is_worth_it and not self._is_awake:
             self._is_awake = True
             self._stay()
 
-    def came(self) -> None:
-        """Somebody sent something."""
-        if self._seconds:
+    def came(self, sender: str) -> None:
+        """A sender sent something."""
+        if self._seconds and sender == self._sender:
             self._is_worth_it = self._clock() - self._since < self._seconds
             self._since = -math.inf
 
