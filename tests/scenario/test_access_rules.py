@@ -211,7 +211,7 @@ async def test_a_producer_of_another_user_cannot_be_opened(server: ProtectedServ
     async with holdfast.connect(server.alice) as alice, holdfast.connect(server.bob) as bob:
         await alice.queue("orders.new").send("one")
         assert alice._connection is not None and bob._connection is not None
-        stolen = alice._connection.session.producer._id
+        stolen = alice._connection.session.producer._numbers.producer
         session = bob._connection.session
         with pytest.raises(AccessDenied, match="belongs to another user"):
             await session.ask_now(lambda token: OpenProducer(token, stolen), bob._connection.deadline(5), session.number)

@@ -104,6 +104,16 @@ class Gathering:
         self._withdrawn.add(index)
         self.heads[index] = self.bodies[index] = b""
 
+    def expire(self, now: float) -> list[Waiter]:
+        """Those whose time is over wait here no longer; what they sent is withdrawn, if it can be."""
+        late = [waiter for waiter in self.waiters if waiter.deadline <= now]
+        if late:
+            self.waiters = [waiter for waiter in self.waiters if waiter.deadline > now]
+        if not self.was_sent:
+            for waiter in late:
+                self.withdraw(waiter.index)
+        return late
+
     def seal(self, producer: str, sequence: int, source: str, ids: Counter, now_ms: int) -> None:
         """Become the command that is sent, and sent again."""
         if self._withdrawn:

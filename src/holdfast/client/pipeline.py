@@ -59,11 +59,11 @@ class Pipeline:
                 gathering.size = size
                 return self._taken
         self.put(prepare(data, fields))
-        return self._taken if self._producer.has_room(self._destination) else self.room()
+        return self._taken if self._producer.callers.has_room(self._destination) else self.room()
 
     async def room(self) -> None:
         """Wait until not too much is unsent."""
-        await self._producer.room(self._destination, self._timeout)
+        await self._producer.callers.room(self._destination, self._timeout)
 
     def put(self, event: Outgoing) -> None:
         """Take a prepared event, whether there is room or not."""
