@@ -15,10 +15,10 @@ from holdfast.client.destination import Destination as AsyncDestination
 from holdfast.client.destination import Queue as AsyncQueue
 from holdfast.client.destination import Topic as AsyncTopic
 from holdfast.client.destination import check_many
+from holdfast.client.granting import CREDIT_BYTES, CREDIT_EVENTS
 from holdfast.client.outgoing import EventFields, Outgoing, prepare
 from holdfast.client.pipeline import Pipeline as AsyncPipeline
 from holdfast.client.receipt import Receipt, Receipts
-from holdfast.client.recipient import CREDIT_BYTES, CREDIT_EVENTS
 from holdfast.client.stream import Progress, Source
 from holdfast.errors import Closed, HoldfastError
 

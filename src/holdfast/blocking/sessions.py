@@ -14,7 +14,7 @@ from holdfast.blocking.transaction import Transaction
 from holdfast.client import sessions as _sessions
 from holdfast.client.browser import PAGE_EVENTS
 from holdfast.client.checks import ConfirmMode
-from holdfast.client.recipient import CREDIT_BYTES, CREDIT_EVENTS
+from holdfast.client.granting import CREDIT_BYTES, CREDIT_EVENTS
 
 
 class InSession(ABC):

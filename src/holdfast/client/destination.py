@@ -11,10 +11,11 @@ from holdfast.client.browser import PAGE_EVENTS, Browser
 from holdfast.client.checks import ConfirmMode
 from holdfast.client.confirming import receiver_for
 from holdfast.client.gathering import Kind
+from holdfast.client.granting import CREDIT_BYTES, CREDIT_EVENTS
 from holdfast.client.outgoing import EventFields, prepare
 from holdfast.client.pipeline import Pipeline
 from holdfast.client.receipt import Receipt, Receipts
-from holdfast.client.recipient import CREDIT_BYTES, CREDIT_EVENTS, Incoming
+from holdfast.client.recipient import Incoming
 from holdfast.client.stream import Progress, Source, send_stream
 from holdfast.client.subscribing import PLAIN, Asked, condition, subscription
 from holdfast.destination import name as names

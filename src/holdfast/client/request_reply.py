@@ -18,9 +18,10 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from holdfast.client import checks
+from holdfast.client.granting import CREDIT_BYTES, CREDIT_EVENTS
 from holdfast.client.outgoing import EventFields
 from holdfast.client.receipt import Receipt
-from holdfast.client.recipient import CREDIT_BYTES, CREDIT_EVENTS, Incoming
+from holdfast.client.recipient import Incoming
 from holdfast.destination import name as names
 from holdfast.errors import BadEvent, Closed, HoldfastError, LinkLost, NoReply, TimedOut, Unavailable
 from holdfast.wire.frame import Manage

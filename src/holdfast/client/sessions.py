@@ -25,7 +25,8 @@ from holdfast.client.browser import PAGE_EVENTS, Browser
 from holdfast.client.checks import ConfirmMode
 from holdfast.client.confirming import receiver_for
 from holdfast.client.destination import Queue, Topic, check_subscription
-from holdfast.client.recipient import CREDIT_BYTES, CREDIT_EVENTS, Incoming
+from holdfast.client.granting import CREDIT_BYTES, CREDIT_EVENTS
+from holdfast.client.recipient import Incoming
 from holdfast.client.session import Session
 from holdfast.client.subscribing import key_of, subscription
 from holdfast.client.transaction import Transaction
