@@ -7,9 +7,9 @@ Without timers: a single event goes at once when nothing is in flight (a pipelin
 otherwise a gathering goes when it is full, or when the batch that was newest in flight when it was opened is receipted. So a
 lone event never waits, and a flood fills its batches.
 
-Rule 6. Batches are numbered from 1. After a lost link the producer asks for its last sequence, takes the receipts of what
+Rule 6. Batches are numbered (`numbering`). After a lost link the producer asks for its last sequence, takes the receipts of what
 arrived, and sends the rest again in order under the same numbers; duplicates are dropped at the destination. A refused batch
-leaves a hole in the numbers, and sending pauses until that is mended: see `numbering`.
+leaves a hole in the numbers, and sending pauses until that is mended.
 """
 
 from __future__ import annotations
