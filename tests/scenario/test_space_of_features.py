@@ -24,7 +24,9 @@ ROUNDS = 6 * JOURNAL.size_bytes // (4 * len(CONTENT))
 
 async def move_large(client: holdfast.Client) -> None:
     """A large event comes, is moved by a transaction together with a small one, and both are confirmed."""
+    await client.unblocked(10)
     await client.queue("in").send_stream(CONTENT)
+    await client.unblocked(10)
     async with client.queue("in").receive() as incoming:
         event = await incoming.next(10)
         async with client.transaction() as tx:
@@ -42,8 +44,10 @@ async def give_up_large(client: holdfast.Client) -> None:
         yield CONTENT
         raise OSError("the source is gone")
 
+    await client.unblocked(10)
     with pytest.raises(OSError, match="the source is gone"):
         await client.queue("in").send_stream(broken())
+    await client.unblocked(10)
     tx = client.transaction()
     await tx.queue("out").send_stream(CONTENT)
     await tx.rollback()
