@@ -7,9 +7,7 @@
     detach of its holder   -          returned    -           -           -
     its time has come      -          -           -           returned    -
 
-What goes out first: what was recorded at the start (A7); then the highest priority; within it what came back, first placed
-first; then what is fresh. Events of a group, and receivers that want only some events, go by way of a `view`: its looks are
-carried out by the shell, which reads heads and says what was found.
+What goes next is a `choice`. Where that needs a look at heads (see `view`), the shell reads them and says what was found.
 
 Only what is not fresh is remembered, as runs of positions: memory is bounded by what is in flight or has come back, and the
 cost of everything is per slice, never per event. Holders with credit take turns; a holder without costs nothing.
@@ -22,6 +20,7 @@ from functools import partial
 from typing import NamedTuple
 
 from holdfast.destination.backlog import Backlog
+from holdfast.destination.choice import Choices
 from holdfast.destination.credit import Line, Receiver
 from holdfast.destination.grouping import Offer
 from holdfast.destination.lane import Lane
@@ -30,6 +29,7 @@ from holdfast.destination.standing import FREE, FRESH, GIVEN_UP, Delayed, Standi
 from holdfast.destination.traits import priority_of
 from holdfast.destination.view import Found, Look, Scan, View
 from holdfast.destination.waiting_room import WaitingRoom
+from holdfast.destination.waking import Waking
 from holdfast.event.position import INDEX_BITS, Ranges
 
 
@@ -55,6 +55,8 @@ class Delivery:
         self._receivers: dict[Holder, Receiver] = {}
         self._line = Line()
         self._room = WaitingRoom(backlog, redelivery_limit)
+        self._waking = Waking(self._room, backlog)
+        self._choices = Choices(self._room, self._waking, backlog)
 
     @property
     def in_flight(self) -> int:
@@ -215,7 +217,7 @@ class Delivery:
 
     def looks(self, now_ms: int, count: int) -> list[Look]:
         """Heads to be looked at before more can be handed out. Each is to be answered: `looked_at`, or `look_later`."""
-        self._room.wake(now_ms)
+        self._waking.wake(now_ms)
         made: list[Look] = []
         for view in self._room.views.values():
             made += view.looks(count - len(made), partial(self._lookable, now_ms), self._unfinished)
@@ -226,7 +228,7 @@ class Delivery:
         found = []
         for low, high, state in self._room.standing.filled(first, last, FRESH):
             if state in FREE:
-                found += self._room.due(low, high, now_ms, scan)
+                found += self._waking.due(low, high, now_ms, scan)
             if isinstance(state, Delayed) and scan.lane & 1:
                 found.append((low, high))
         return found
@@ -270,7 +272,7 @@ class Delivery:
 
     def next(self, now_ms: int, events_max: int = 1000) -> Handout | None:
         """What the next holder gets: at most `events_max` events. None when nobody has credit or there is nothing to deliver."""
-        self._room.wake(now_ms)
+        self._waking.wake(now_ms)
         for _ in range(len(self._line) if self._room.views else 1):
             receiver = self._line.first()
             if receiver is None:
@@ -286,7 +288,7 @@ class Delivery:
 
     def _slices(self, receiver: Receiver, wanted: int, now_ms: int) -> list[HandoutSlice]:
         slices: list[HandoutSlice] = []
-        plain = self._room.plain_lane()
+        plain = self._choices.plain_lane()
         while wanted > 0:
             handed = (
                 self._next_slice(receiver, wanted, now_ms) if plain is None else self._next_of(plain, receiver, wanted, now_ms)
@@ -300,15 +302,15 @@ class Delivery:
     def is_ready(self, now_ms: int) -> bool:
         """There is something to do: a handout to be made, or exhausted events to be given up."""
         room = self._room
-        room.wake(now_ms)
+        self._waking.wake(now_ms)
         if room.exhausted:
             return True
         receiver = self._line.first()
         if receiver is None:
             return False
         if not room.views:
-            return room.has_any(now_ms)
-        return any(each.has_credit and room.choice(each, now_ms) is not None for each in self._receivers.values())
+            return self._choices.has_any(now_ms)
+        return any(each.has_credit and self._choices.choice(each, now_ms) is not None for each in self._receivers.values())
 
     def take_exhausted(self) -> Ranges:
         """What was redelivered as often as allowed; told once.
@@ -321,17 +323,17 @@ class Delivery:
     @property
     def wake_at_ms(self) -> int | None:
         """When the next delayed event may be delivered."""
-        return self._room.wake_at_ms
+        return self._waking.wake_at_ms
 
     # --- the next slice ----------------------------------------------------------------------------------------------
 
     def _next_slice(self, receiver: Receiver, wanted: int, now_ms: int) -> HandoutSlice | None:
         room = self._room
-        while (chosen := room.choice(receiver, now_ms)) is not None:
+        while (chosen := self._choices.choice(receiver, now_ms)) is not None:
             first, last, lane = chosen.first, chosen.last, chosen.lane
             end, deliveries = room.first_piece(first, last, wanted)
             is_adjoining = first == receiver.newest + 1 or (lane is not None and self._is_adjoining(lane, receiver, first))
-            room.go_past(chosen, end, receiver, is_handed=deliveries is not None)
+            self._choices.go_past(chosen, end, receiver, is_handed=deliveries is not None)
             if deliveries is not None:
                 self._hold(receiver, first, end)
                 receiver.newest = end
@@ -340,7 +342,7 @@ class Delivery:
 
     def _next_of(self, lane: Lane, receiver: Receiver, wanted: int, now_ms: int) -> HandoutSlice | None:
         """As `_next_slice`, where there is only one lane and all of it is fresh: most of what is ever handed out."""
-        while (run := self._room.fresh(lane, now_ms)) is not None:
+        while (run := self._choices.fresh(lane, now_ms)) is not None:
             end, deliveries = self._room.first_piece(*run, wanted)
             first = run[0]
             is_adjoining = first == receiver.newest + 1 or self._is_adjoining(lane, receiver, first)
