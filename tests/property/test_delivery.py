@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, strategies
 
 from holdfast.destination import page
-from holdfast.destination.delivery import Delivery, Handout
+from holdfast.destination.delivery import Delivery
 from holdfast.destination.effect import Attached, BacklogDeleted, DetachedReceiver, Finished, Placed, Returned
+from holdfast.destination.handout import Handout
 from holdfast.destination.view import Found
 from holdfast.event.position import Ranges, entry_of
 from tests.naive_directory import Key, traits_for

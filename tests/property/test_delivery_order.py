@@ -12,7 +12,8 @@ from hypothesis import given, strategies
 
 from holdfast.destination import page
 from holdfast.destination.backlog import Backlog
-from holdfast.destination.delivery import Delivery, Handout
+from holdfast.destination.delivery import Delivery
+from holdfast.destination.handout import Handout
 from holdfast.destination.traits import Traits
 from holdfast.destination.view import Found
 from holdfast.event.position import Ranges, entry_of, index_of, of

@@ -6,7 +6,8 @@ import pytest
 
 from holdfast.destination.backlog import Backlog
 from holdfast.destination.bodies import Bodies
-from holdfast.destination.delivery import Delivery, HandoutSlice
+from holdfast.destination.delivery import Delivery
+from holdfast.destination.handout import HandoutSlice
 from holdfast.event.position import Ranges, of
 
 ANN, BOB = ("ann", 1), ("bob", 1)

@@ -7,7 +7,8 @@
     detach of its holder   -          returned    -           -           -
     its time has come      -          -           -           returned    -
 
-What goes next is a `choice`. Where that needs a look at heads (see `view`), the shell reads them and says what was found.
+Where positions stand is kept in the `waiting_room`. What goes next is a `choice`, and what a holder gets of it at once a
+`handout`; where heads must be read before that, `looks` says which, the shell reads them and says what was found.
 
 Only what is not fresh is remembered, as runs of positions: memory is bounded by what is in flight or has come back, and the
 cost of everything is per slice, never per event. Holders with credit take turns; a holder without costs nothing.
@@ -16,51 +17,39 @@ cost of everything is per slice, never per event. Holders with credit take turns
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import partial
-from typing import NamedTuple
 
 from holdfast.destination.backlog import Backlog
 from holdfast.destination.choice import Choices
 from holdfast.destination.credit import Line, Receiver
-from holdfast.destination.grouping import Offer
-from holdfast.destination.lane import Lane
+from holdfast.destination.handout import Handout, Handouts, HandoutSlice
+from holdfast.destination.looks import Looks
 from holdfast.destination.receivers import Holder
-from holdfast.destination.standing import FREE, FRESH, GIVEN_UP, Delayed, Standing
-from holdfast.destination.traits import priority_of
-from holdfast.destination.view import Found, Look, Scan, View
+from holdfast.destination.standing import FRESH, GIVEN_UP
+from holdfast.destination.view import Found, Look
 from holdfast.destination.waiting_room import WaitingRoom
 from holdfast.destination.waking import Waking
-from holdfast.event.position import INDEX_BITS, Ranges
-
-
-class HandoutSlice(NamedTuple):
-    """A run of positions of one batch that were delivered equally often. `is_adjoining` as in a frame's `Slice`."""
-
-    first: int
-    events: int
-    deliveries: int
-    is_adjoining: bool
-
-
-class Handout(NamedTuple):
-    holder: Holder
-    slices: list[HandoutSlice]
+from holdfast.event.position import Ranges
 
 
 class Delivery:
     def __init__(self, backlog: Backlog, redelivery_limit: int = 0) -> None:
         """`redelivery_limit`: how often an event is delivered again before it is given up; 0 for no limit."""
-        self.delivered_up_to = backlog.history.delivered_up_to
         self._backlog = backlog
         self._receivers: dict[Holder, Receiver] = {}
         self._line = Line()
         self._room = WaitingRoom(backlog, redelivery_limit)
         self._waking = Waking(self._room, backlog)
+        self._looks = Looks(self._room, self._waking, backlog)
         self._choices = Choices(self._room, self._waking, backlog)
+        self._handouts = Handouts(self._room, self._choices, backlog)
 
     @property
     def in_flight(self) -> int:
         return self._room.in_flight
+
+    @property
+    def delivered_up_to(self) -> int:
+        return self._room.delivered_up_to
 
     @property
     def has_views(self) -> bool:
@@ -86,7 +75,7 @@ class Delivery:
             for low, high, state in self._room.standing.filled(first, last, FRESH):
                 if not isinstance(state, Receiver):
                     self._room.forget(low, high)
-                    self._hold(receiver, low, high)
+                    self._room.hold(receiver, low, high)
                     self._room.look_first(receiver, low, high)
 
     def detach(self, holder: Holder) -> Ranges:
@@ -218,55 +207,15 @@ class Delivery:
     def looks(self, now_ms: int, count: int) -> list[Look]:
         """Heads to be looked at before more can be handed out. Each is to be answered: `looked_at`, or `look_later`."""
         self._waking.wake(now_ms)
-        made: list[Look] = []
-        for view in self._room.views.values():
-            made += view.looks(count - len(made), partial(self._lookable, now_ms), self._unfinished)
-        return made
-
-    def _lookable(self, now_ms: int, first: int, last: int, scan: Scan) -> list[tuple[int, int]]:
-        """What of a run nobody has. What waits for a time is looked at too if it has a group, which then stands still."""
-        found = []
-        for low, high, state in self._room.standing.filled(first, last, FRESH):
-            if state in FREE:
-                found += self._waking.due(low, high, now_ms, scan)
-            if isinstance(state, Delayed) and scan.lane & 1:
-                found.append((low, high))
-        return found
-
-    def _unfinished(self, first: int, last: int) -> list[tuple[int, int]]:
-        return list(self._backlog.unfinished(Ranges.of((first, last))))
+        return self._looks.ask(now_ms, count)
 
     def looked_at(self, look: Look, found: Iterable[Found]) -> None:
         """The heads of a look were read: what matches, and the group of each."""
-        view = self._room.views.get(look.selector)
-        if view is None or view.answered(look) is None:
-            return
-        descent = -priority_of(self._backlog.lane_of(look.first >> INDEX_BITS))
-        for first, last, group in found:
-            for low, high in self._unfinished(first, last):
-                for start, end, state in self._room.standing.filled(low, high, FRESH):
-                    self._learn(
-                        view, Offer(int(state is FRESH), descent, self._backlog.place_of(start), start, end), state, group
-                    )
-
-    def _learn(self, view: View, hint: Offer, state: Standing, group: str | None) -> None:
-        if state in FREE:
-            view.groups.add(hint, group)
-        elif group is not None and isinstance(state, Delayed):
-            view.groups.learn_stalled(hint.first, hint.last, group)
-        elif group is not None and state in view.receivers:
-            assert isinstance(state, Receiver)
-            view.groups.give(view.groups.learn(hint.first, hint.last, group), state)
+        self._looks.learn(look, found)
 
     def look_later(self, look: Look, not_before_ms: int) -> None:
         """The heads of a look cannot be read now."""
-        view = self._room.views.get(look.selector)
-        if view is None or view.answered(look) is None:
-            return
-        for first, last in self._unfinished(look.first, look.last):
-            for low, high, state in self._room.standing.filled(first, last, FRESH):
-                if state in FREE:
-                    self._room.delay(low, high, not_before_ms)
+        self._looks.put_off(look, not_before_ms)
 
     # --- handing out -------------------------------------------------------------------------------------------------
 
@@ -277,7 +226,7 @@ class Delivery:
             receiver = self._line.first()
             if receiver is None:
                 return None
-            slices = self._slices(receiver, min(events_max, receiver.events), now_ms)
+            slices = self._handouts.slices(receiver, min(events_max, receiver.events), now_ms)
             if slices:
                 receiver.events -= sum(handed.events for handed in slices)
                 self._line.next()
@@ -285,19 +234,6 @@ class Delivery:
             if self._room.views:
                 self._line.next()
         return None
-
-    def _slices(self, receiver: Receiver, wanted: int, now_ms: int) -> list[HandoutSlice]:
-        slices: list[HandoutSlice] = []
-        plain = self._choices.plain_lane()
-        while wanted > 0:
-            handed = (
-                self._next_slice(receiver, wanted, now_ms) if plain is None else self._next_of(plain, receiver, wanted, now_ms)
-            )
-            if handed is None:
-                break
-            slices.append(handed)
-            wanted -= handed.events
-        return slices
 
     def is_ready(self, now_ms: int) -> bool:
         """There is something to do: a handout to be made, or exhausted events to be given up."""
@@ -324,44 +260,3 @@ class Delivery:
     def wake_at_ms(self) -> int | None:
         """When the next delayed event may be delivered."""
         return self._waking.wake_at_ms
-
-    # --- the next slice ----------------------------------------------------------------------------------------------
-
-    def _next_slice(self, receiver: Receiver, wanted: int, now_ms: int) -> HandoutSlice | None:
-        room = self._room
-        while (chosen := self._choices.choice(receiver, now_ms)) is not None:
-            first, last, lane = chosen.first, chosen.last, chosen.lane
-            end, deliveries = room.first_piece(first, last, wanted)
-            is_adjoining = first == receiver.newest + 1 or (lane is not None and self._is_adjoining(lane, receiver, first))
-            self._choices.go_past(chosen, end, receiver, is_handed=deliveries is not None)
-            if deliveries is not None:
-                self._hold(receiver, first, end)
-                receiver.newest = end
-                return HandoutSlice(first, end - first + 1, deliveries, is_adjoining)
-        return None
-
-    def _next_of(self, lane: Lane, receiver: Receiver, wanted: int, now_ms: int) -> HandoutSlice | None:
-        """As `_next_slice`, where there is only one lane and all of it is fresh: most of what is ever handed out."""
-        while (run := self._choices.fresh(lane, now_ms)) is not None:
-            end, deliveries = self._room.first_piece(*run, wanted)
-            first = run[0]
-            is_adjoining = first == receiver.newest + 1 or self._is_adjoining(lane, receiver, first)
-            lane.go_past(end)
-            if deliveries is not None:
-                lane.chain = (receiver, end)
-                self._hold(receiver, first, end)
-                receiver.newest = end
-                return HandoutSlice(first, end - first + 1, deliveries, is_adjoining)
-            lane.chain = None
-        return None
-
-    def _is_adjoining(self, lane: Lane, receiver: Receiver, first: int) -> bool:
-        """No position that this holder was not handed lies, or can come to lie, between what it was handed last and `first`."""
-        if lane.chain != (receiver, receiver.newest) or first < receiver.newest:
-            return False
-        return self._backlog.may_span(receiver.newest >> INDEX_BITS, first >> INDEX_BITS)
-
-    def _hold(self, receiver: Receiver, first: int, last: int) -> None:
-        self._room.put(first, last, receiver)
-        receiver.entries[first >> INDEX_BITS] = None
-        self.delivered_up_to = max(self.delivered_up_to, last)

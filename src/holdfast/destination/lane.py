@@ -3,7 +3,7 @@
     placed      │ 1 │ 2 │ 3 │ 4 │ 5 │ 6 │ 7 │
                               ▲ cursor: everything before it was handed out, came back, or sleeps
 
-A lane knows places, not who holds what: that is `delivery`, which asks it where to go on. A queue of plain events has one lane.
+A lane knows places, not who holds what: that is the `waiting_room`. A queue of plain events has one lane.
 """
 
 from __future__ import annotations

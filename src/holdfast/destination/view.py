@@ -3,7 +3,7 @@
     scans ─▶ looks ─(the shell reads heads)─▶ found: what matches, and its group ─▶ groups ─▶ whose turn it is
 
 Receivers with the same selector share one view; receivers without one share the view of batches that have groups, and take
-everything else straight from its lane (see `delivery`). A view reads ahead only while one of its receivers has credit, and at
+everything else straight from its lane (see `choice`). A view reads ahead only while one of its receivers has credit, and at
 most LOOK_AHEAD events that match: past that, groups whose receivers have no credit do hold up the others of the same view.
 
 What comes back behind a scan is looked at again. While that is pending, nothing that would go out after it does.

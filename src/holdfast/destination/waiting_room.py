@@ -28,6 +28,7 @@ HINTS_SLACK = 1_000
 class WaitingRoom:
     def __init__(self, backlog: Backlog, limit: int) -> None:
         self.in_flight = 0
+        self.delivered_up_to = backlog.history.delivered_up_to
         self.limit = limit
         self.standing: Runs[Standing] = Runs()
         self.views: dict[str, View] = {}
@@ -103,11 +104,16 @@ class WaitingRoom:
 
     # --- changing where positions stand ------------------------------------------------------------------------------
 
+    def hold(self, receiver: Receiver, first: int, last: int) -> None:
+        """These are in flight from now on."""
+        self.put(first, last, receiver)
+        self.in_flight += last - first + 1
+        receiver.entries[first >> INDEX_BITS] = None
+        self.delivered_up_to = max(self.delivered_up_to, last)
+
     def put(self, first: int, last: int, state: Standing) -> None:
         """These stand so from now on. They were forgotten before, or stood free."""
         self.standing.put(first, last, state)
-        if isinstance(state, Receiver):
-            self.in_flight += last - first + 1
         if self.views:
             for view in self.views.values():
                 view.groups.remove(first, last)
@@ -132,8 +138,8 @@ class WaitingRoom:
     def put_back(self, first: int, last: int, not_before_ms: int) -> None:
         """These wait again: at once, when the backlog or the caller says, or never when they were delivered too often."""
         for low, high, deliveries in self._backlog.deliveries_over(first, last):
-            if self._is_over_limit(deliveries):
-                self._exhaust(low, high)
+            if self.is_over_limit(deliveries):
+                self.exhaust(low, high)
                 continue
             for start, end, delay_ms in self._backlog.not_before_over(low, high):
                 if max(delay_ms, not_before_ms):
@@ -181,21 +187,11 @@ class WaitingRoom:
         if view is not None and is_grouped(self._backlog.lane_of(first >> INDEX_BITS)):
             view.look_first(first, last)
 
-    def first_piece(self, first: int, last: int, wanted: int) -> tuple[int, int | None]:
-        """The end of the first events of a run that were delivered equally often, and how often; None for exhausted ones."""
-        end, deliveries = last, 0
-        if self._backlog.has_history:
-            _, end, deliveries = self._backlog.deliveries_over(first, last)[0]
-        if self._is_over_limit(deliveries):
-            self._exhaust(first, end)
-            return end, None
-        return min(end, first + wanted - 1), deliveries
-
-    def _exhaust(self, first: int, last: int) -> None:
+    def exhaust(self, first: int, last: int) -> None:
         self.put(first, last, GIVEN_UP)
         self.exhausted.append((first, last))
 
-    def _is_over_limit(self, deliveries: int) -> bool:
+    def is_over_limit(self, deliveries: int) -> bool:
         return 0 < self.limit < deliveries
 
     # --- hints -------------------------------------------------------------------------------------------------------

@@ -18,8 +18,9 @@ from holdfast.bus.bus import Bus
 from holdfast.bus.message import Delivered, DeliveredSlice
 from holdfast.channel.channel import Channel, Purpose, Receipt
 from holdfast.destination import command, effect
-from holdfast.destination.delivery import Delivery, Handout, HandoutSlice
+from holdfast.destination.delivery import Delivery
 from holdfast.destination.directory import Directory
+from holdfast.destination.handout import Handout, HandoutSlice
 from holdfast.errors import Closed, Damaged, HoldfastError, NoSuchPosition, OutcomeUnknown, Unavailable
 from holdfast.event.position import Ranges
 from holdfast.node.clock import Clock

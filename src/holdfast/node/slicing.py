@@ -15,8 +15,8 @@ from holdfast.bus.message import DeliveredSlice
 from holdfast.channel.channel import Buffer, Channel
 from holdfast.destination import effect
 from holdfast.destination.bodies import Body, body_in
-from holdfast.destination.delivery import HandoutSlice
 from holdfast.destination.directory import Directory
+from holdfast.destination.handout import HandoutSlice
 from holdfast.destination.name import DEAD, is_pattern
 from holdfast.errors import BatchDamaged, HoldfastError, NoSuchPosition
 from holdfast.event import position
