@@ -41,7 +41,6 @@ class Backlog:
         self.sizes: Sizes | None = None  # kept only where the high water is set in bytes
         self._slots = Slots()
         self._finished: dict[int, int] = {}
-        self._oldest_slot = 0
         self.lanes = 1 << LANE_PLAIN  # the bits of all lanes that ever had a batch, and the plain one
         self.has_delays = False  # a batch may have come that is not to be delivered at once
         self.has_expiries = False  # a batch may have come whose events expire
@@ -96,7 +95,7 @@ class Backlog:
         What newly is, range by range within entries; what is finished or foreign is passed over.
         """
         found: list[Span] = []
-        for page, offset, base, low, high in self._slots_in(ranges):
+        for page, offset, base, low, high in self._slots.within(ranges):
             self._finish_in(page, offset, base, low, high, found)
         if found:
             self.history.forget(found)
@@ -195,7 +194,7 @@ class Backlog:
 
     def unfinished(self, ranges: Ranges) -> Iterator[Span]:
         """Those positions of the ranges that wait here, in spans within entries."""
-        for page, offset, base, low, high in self._slots_in(ranges):
+        for page, offset, base, low, high in self._slots.within(ranges):
             finished = self._finished.get(page.first_slot + offset, 0)
             if not finished:
                 yield base + low, base + high
@@ -210,18 +209,7 @@ class Backlog:
 
     def oldest_entry(self) -> int | None:
         """The least entry with something waiting here whose body was not carried elsewhere."""
-        found = (self._slots.oldest_displaced(self._bodies.carried), self._oldest_in_order(self._bodies.carried))
-        return min((entry for entry in found if entry is not None), default=None)
-
-    def _oldest_in_order(self, carried: dict[int, int]) -> int | None:
-        while (slot := self._slots.at_or_after(self._oldest_slot)) < self.next_slot:
-            self._oldest_slot = slot
-            page, offset = self._slots.at(slot)
-            entry = page.entries[offset]
-            if slot not in self._slots.real_entry and entry not in carried:
-                return entry
-            self._oldest_slot += 1
-        return None
+        return self._slots.oldest_entry(self._bodies.carried)
 
     def may_span(self, first_entry: int, last_entry: int) -> bool:
         """No position between two entries is or can come to be displaced: one range may reach from the one to the other."""
@@ -313,25 +301,6 @@ class Backlog:
     def oldest_slot(self) -> int:
         """The first slot with something waiting; `next_slot` when there is none."""
         return self._slots.at_or_after(0)
-
-    def _slots_in(self, ranges: Ranges) -> Iterator[tuple[Page, int, int, int, int]]:
-        """(page, offset, first position of the batch, first index, last index) of everything in the ranges that may wait here."""
-        known, found = 0, None
-        for first, last in ranges:
-            entry = first >> INDEX_BITS
-            if entry != last >> INDEX_BITS:
-                for page, offset, between in self._slots.between(entry, last >> INDEX_BITS):
-                    base = between << INDEX_BITS
-                    low, high = max(first - base, 0), min(last - base, page.events[offset] - 1)
-                    if low <= high:
-                        yield page, offset, base, low, high
-                continue
-            if entry != known or found is None or not found[0].remaining[found[1]]:
-                known, found = entry, self._slots.find(entry)
-            if found is not None:
-                low, high = first & INDEX_MASK, min(last & INDEX_MASK, found[0].events[found[1]] - 1)
-                if low <= high:
-                    yield *found, entry << INDEX_BITS, low, high
 
     # --- as a whole --------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from collections.abc import Container, Iterator
 
 from holdfast.destination.page import Page
 from holdfast.destination.traits import PLAIN, Traits
+from holdfast.event.position import INDEX_BITS, INDEX_MASK, Ranges
 
 
 class Slots:
@@ -30,6 +31,7 @@ class Slots:
         self._first_slots: list[int] = []
         self._first_entries: list[int] = []
         self._has_finished_page = False
+        self._oldest_slot = 0  # nothing before it can be the oldest
 
     # --- changing ----------------------------------------------------------------------------------------------------
 
@@ -158,9 +160,44 @@ class Slots:
             return [entry for entry in range(first, last + 1) if entry in self.displaced]
         return sorted(entry for entry in self.displaced if first <= entry <= last)
 
-    def oldest_displaced(self, but_for: Container[int]) -> int | None:
-        """The least displaced entry that is not among these (nor ever will be again)."""
+    def within(self, ranges: Ranges) -> Iterator[tuple[Page, int, int, int, int]]:
+        """(page, offset, first position of the batch, first index, last index) of what the ranges name of batches that remain."""
+        known, found = 0, None
+        for first, last in ranges:
+            entry = first >> INDEX_BITS
+            if entry != last >> INDEX_BITS:
+                for page, offset, between in self.between(entry, last >> INDEX_BITS):
+                    base = between << INDEX_BITS
+                    low, high = max(first - base, 0), min(last - base, page.events[offset] - 1)
+                    if low <= high:
+                        yield page, offset, base, low, high
+                continue
+            if entry != known or found is None or not found[0].remaining[found[1]]:
+                known, found = entry, self.find(entry)
+            if found is not None:
+                low, high = first & INDEX_MASK, min(last & INDEX_MASK, found[0].events[found[1]] - 1)
+                if low <= high:
+                    yield *found, entry << INDEX_BITS, low, high
+
+    # --- the oldest --------------------------------------------------------------------------------------------------
+
+    def oldest_entry(self, but_for: Container[int]) -> int | None:
+        """The least entry with something remaining that is not among these (nor ever will be again)."""
+        found = (self._oldest_displaced(but_for), self._oldest_in_order(but_for))
+        return min((entry for entry in found if entry is not None), default=None)
+
+    def _oldest_displaced(self, but_for: Container[int]) -> int | None:
         heap = self._displaced_heap
         while heap and (heap[0] not in self.displaced or heap[0] in but_for):
             heapq.heappop(heap)
         return heap[0] if heap else None
+
+    def _oldest_in_order(self, but_for: Container[int]) -> int | None:
+        while (slot := self.at_or_after(self._oldest_slot)) < self.next_slot:
+            self._oldest_slot = slot
+            page, offset = self.at(slot)
+            entry = page.entries[offset]
+            if slot not in self.real_entry and entry not in but_for:
+                return entry
+            self._oldest_slot += 1
+        return None
