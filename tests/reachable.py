@@ -36,7 +36,7 @@ def _inside(thing: Any) -> Iterator[tuple[str, Any]]:
 
 
 def sizes(**roots: Any) -> dict[str, int]:
-    """How many things lie in all containers of each path, such as `node.messages._deliverer._routes`."""
+    """How many things lie in all containers of each path, such as `node.messages._deliverer._roster._routes`."""
     found: dict[str, int] = {}
     seen: set[int] = set()
     queue = deque(roots.items())  # breadth first: the shortest path to a thing names it

@@ -14,7 +14,8 @@ from holdfast.destination.command import Attach, Command, Create, Subscribe
 from holdfast.destination.directory import Directory
 from holdfast.event.position import Ranges
 from holdfast.node.clock import SystemClock
-from holdfast.node.deliverer import EVENTS_AT_ONCE, HANDOUTS_AT_ONCE, Deliverer
+from holdfast.node.deliverer import Deliverer
+from holdfast.node.handing_out import EVENTS_AT_ONCE, HANDOUTS_AT_ONCE
 from holdfast.node.settings import NodeSettings
 from tests.machines import batch_of
 
