@@ -1,5 +1,9 @@
 """One link of a client manager: frames in; receipts, answers and deliveries back as frames.
 
+    Hello          ──▶ greeting ──▶ Welcome
+    what is sent   ──▶ channel  ──▶ receipts
+    what is asked  ──▶ asking   ──▶ answers
+
 A frame that breaks the rules of the conversation ends the link with a Goodbye that says why; a request that is merely refused
 is answered with Failed, and the link goes on. Nothing a client says can do more than end its own link.
 """
@@ -9,25 +13,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from holdfast.access.access_list import Rights
-from holdfast.access.users import User, Users
 from holdfast.bus.message import CreditGranted, Delivered, LinkCongested, ReceiverGone, Watermark
 from holdfast.channel.channel import Pressure, Receipt
 from holdfast.destination import command
-from holdfast.errors import HoldfastError, ProtocolError, TooLarge, Unavailable
+from holdfast.errors import HoldfastError, ProtocolError
 from holdfast.event import batch
-from holdfast.node.assembling import FragmentReader, take_part
+from holdfast.node.asking import Asking
+from holdfast.node.assembling import take_part
 from holdfast.node.dead_letters import DEATHS_BYTES
-from holdfast.node.login import Attempt, Outcome
-from holdfast.node.looking import PagesInTurn, browse, check_browse
+from holdfast.node.greeting import Greeting
 from holdfast.node.permission import check_access
-from holdfast.node.request import Request, check_number
+from holdfast.node.request import check_number
 from holdfast.node.sending import check_send
 from holdfast.session.session import Session
 from holdfast.wire import frame
-from holdfast.wire.conversation import Conversation, Role, State, choose_version, farewell
+from holdfast.wire.conversation import Conversation, Role, State, farewell
 from holdfast.wire.frame import Frame
 from holdfast.wire.link import Link
 
@@ -40,26 +42,21 @@ log = logging.getLogger("holdfast.client_link")
 SESSIONS_MAX = 1_000
 # Bodies of one Deliver frame; a batch is at most 1 MiB, so that a frame of one slice always fits.
 DELIVER_BYTES = 512 << 10
-CLIENT_LENGTH_MAX = 64
 
 
 class ClientLink:
     def __init__(self, link: Link, manager: ClientManager) -> None:
+        self.sessions: dict[int, Session] = {}
+        self.attached: set[tuple[str, int]] = set()  # receivers that have attached over this link
+        self.is_lost = False
+        self.greeting = Greeting(self, link, manager)
+        self._asking = Asking(self, link, manager)
         self._link = link
         self._manager = manager
         self._conversation = Conversation(Role.SERVER, manager.settings.heartbeat_ms)
-        self._sessions: dict[int, Session] = {}
         self._numbers: dict[str, int] = {}
-        self._attached: set[tuple[str, int]] = set()  # receivers that have attached over this link
-        self._user: User | None = None
-        self._attempt: Attempt | None = None
-        self.rights: Rights | None = None
-        self.client = ""
         self._held_up: set[str] = set()  # sessions that are handed nothing until the link has drained
         self._draining: asyncio.Task[None] | None = None
-        self._is_over = False
-        self._fragments = FragmentReader(manager, link)
-        self._pages = PagesInTurn(link)
         self._timer: asyncio.TimerHandle | None = None
         link.received = self._received
         link.lost = self._lost
@@ -68,12 +65,12 @@ class ClientLink:
     # --- frames in ---------------------------------------------------------------------------------------------------
 
     def _received(self, got: Frame) -> None:
-        if self._is_over or self._conversation.state is State.ENDED:
+        if self.is_lost or self._conversation.state is State.ENDED:
             return
         try:
             reply = self._conversation.hear(got)
             if reply is not None:
-                self._say(0, reply)
+                self.say(0, reply)
             else:
                 self._handle(got)
         except HoldfastError as problem:
@@ -86,9 +83,9 @@ class ClientLink:
         elif isinstance(message, frame.Part):
             self._part(got.session, self._session(got.session), message, got.body)
         elif isinstance(message, frame.Browse):
-            self._browse(got.session, self._session(got.session), message)
+            self._asking.browse(got.session, self._session(got.session), message)
         elif isinstance(message, frame.ReadFragment):
-            self._read_fragment(got.session, self._session(got.session), message)
+            self._asking.read_fragment(got.session, self._session(got.session), message)
         elif isinstance(message, frame.Credit):
             self._credit(self._session(got.session), message)
         elif isinstance(message, frame.OpenSession):
@@ -96,70 +93,31 @@ class ClientLink:
             opening = partial(self._open_session, got.session, message)
             self._manager.messages.when_primary(opening) if message.resume else opening()
         elif isinstance(message, frame.Hello):
-            self._greet(message)
+            self.greeting.hear(message)
         elif isinstance(message, frame.Goodbye):
             self.end(None)
         elif got.session:
-            self._ask(got.session, self._session(got.session), message)
+            self._asking.request(got.session, self._session(got.session), message)
 
     def _session(self, number: int) -> Session:
-        session = self._sessions.get(number)
+        session = self.sessions.get(number)
         if session is None:
             raise ProtocolError(f"session {number} is not open on this link; open it first", session=number)
         return session
 
-    @property
-    def user_name(self) -> str:
-        """ "" where there are no users."""
-        return self._user.name if self._user is not None else ""
-
-    def _greet(self, hello: frame.Hello) -> None:
-        version = choose_version(hello)
-        if len(hello.client) > CLIENT_LENGTH_MAX:
-            raise ProtocolError(f"a client's id has at most {CLIENT_LENGTH_MAX} characters, not {len(hello.client)}")
-        self.client = hello.client
-        if self._manager.login is None:
-            self._welcome(version)
-            return
-        self._attempt = Attempt(hello, self._link.peer, self._link.certificate_names, partial(self._decided, version))
-        self._manager.login.begin(self._attempt)
-
-    def _decided(self, version: int, outcome: Outcome) -> None:
-        self._attempt = None
-        if self._is_over or self._conversation.state is State.ENDED:
-            return
-        if isinstance(outcome, HoldfastError):
-            self.end(outcome)
-            return
-        assert self._manager.login is not None
-        self._user = outcome
-        self.rights = self._manager.login.users.access.of(outcome.name)
-        self._welcome(version)
-
-    def users_changed(self, users: Users) -> None:
-        """The link of a user whose password or rules are others now is made again: then everything is asked anew."""
-        if self._user is None or self.rights is None:
-            return
-        if users.by_name.get(self._user.name) != self._user or users.access.of(self._user.name).rules != self.rights.rules:
-            self.end(Unavailable(f"what {self._user.name} may do was changed; linking again"))
-
-    def _welcome(self, version: int) -> None:
-        settings = self._manager.settings
-        self._say(0, frame.Welcome(version, settings.name, frame.FRAME_BYTES_MAX, settings.heartbeat_ms, settings.window))
-
     def _open_session(self, number: int, message: frame.OpenSession) -> None:
-        if self._is_over:
+        if self.is_lost:
             return
-        if number in self._sessions:
+        if number in self.sessions:
             self.end(ProtocolError(f"session number {number} is taken on this link; count up from 1", session=number))
             return
-        if len(self._sessions) >= SESSIONS_MAX:
+        if len(self.sessions) >= SESSIONS_MAX:
             self.end(ProtocolError(f"a link carries at most {SESSIONS_MAX} sessions; close some, or use another link"))
             return
         session, first_id, is_resumed = self._manager.open_session(message.name, message.resume, self, message.is_resumable)
-        self._sessions[number] = session
+        self.sessions[number] = session
         self._numbers[session.id] = number
-        self._say(number, frame.SessionOpened(message.token, session.id, first_id.to_bytes(16, "big"), is_resumed))
+        self.say(number, frame.SessionOpened(message.token, session.id, first_id.to_bytes(16, "big"), is_resumed))
         self._manager.sending.tell_again(session.id)
         pressure = self._manager.channel.pressure
         if pressure.is_short:
@@ -182,20 +140,20 @@ class ClientLink:
                 self._manager.sending.check(session, made)
         except HoldfastError as problem:
             session.receipted()
-            self._say(number, frame.Failed.of(message.token, problem))
+            self.say(number, frame.Failed.of(message.token, problem))
             return
         self._manager.turns.submit(session.id, made, payload, partial(self._receipted, number, session, message.token))
 
     def _receipted(self, number: int, session: Session, token: int, outcome: Receipt | HoldfastError) -> None:
-        if self._is_over or self._sessions.get(number) is not session:
+        if self.is_lost or self.sessions.get(number) is not session:
             return
         session.receipted()
         if isinstance(outcome, HoldfastError):
-            self._say(number, frame.Failed.of(token, outcome))
+            self.say(number, frame.Failed.of(token, outcome))
             return
         receipted = frame.Receipted(token, outcome.entry, outcome.copies, outcome.is_synced)
         if session.unreceipted:
-            self._say(number, receipted)
+            self.say(number, receipted)
         else:  # nothing else will come to travel with it
             self._say_now(number, receipted)
             self._manager.vigil.receipted(session.id)
@@ -204,25 +162,15 @@ class ClientLink:
         session.part_sent()
 
         def told(outcome: Receipt | HoldfastError) -> None:
-            if self._is_over or self._sessions.get(number) is not session:
+            if self.is_lost or self.sessions.get(number) is not session:
                 return
             session.part_receipted()
             if isinstance(outcome, HoldfastError):
-                self._say(number, frame.Failed.of(message.token, outcome))
+                self.say(number, frame.Failed.of(message.token, outcome))
             else:
-                self._say(number, frame.Receipted(message.token, outcome.entry, outcome.copies, outcome.is_synced))
+                self.say(number, frame.Receipted(message.token, outcome.entry, outcome.copies, outcome.is_synced))
 
         take_part(self._manager, session, message, body, told)
-
-    def _read_fragment(self, number: int, session: Session, message: frame.ReadFragment) -> None:
-        session.asked()
-
-        def reply(told: frame.Message, body: frame.Buffer) -> None:
-            if not self._is_over and self._sessions.get(number) is session:
-                session.answered()
-                self._say(number, told, body)
-
-        self._fragments.ask(session, message, reply)
 
     def _credit(self, session: Session, message: frame.Credit) -> None:
         if message.events < 0 or message.bytes < 0:
@@ -231,51 +179,9 @@ class ClientLink:
             granted = CreditGranted(session.id, message.receiver, message.events, message.bytes)
             self._manager.turns.grant(session.id, message.events, partial(self._manager.tell_messages, granted))
 
-    def _browse(self, number: int, session: Session, message: frame.Browse) -> None:
-        session.asked()
-
-        def reply(told: frame.Message, body: frame.Buffer = b"") -> None:
-            if not self._is_over and self._sessions.get(number) is session:
-                session.answered()
-                self._say(number, told, body)
-
-        check_browse(message)
-        look = partial(browse, self._manager, session, message)
-        self._pages.ask(look, reply) if message.bytes else look(reply)
-
-    def _ask(self, number: int, session: Session, message: Any) -> None:
-        """A frame with a token: answered exactly once."""
-        session.asked()
-
-        def reply(told: frame.Message) -> None:
-            if not self._is_over and self._sessions.get(number) is session:
-                session.answered()
-                self._note_attached(session.id, message, isinstance(told, frame.Answered))
-                self._answer(number, told)
-
-        request = Request(
-            self._manager,
-            session,
-            lambda value: reply(frame.Answered(message.token, value)),
-            lambda problem: reply(frame.Failed.of(message.token, problem)),
-        )
-        request.begin(message)
-
-    def _note_attached(self, session: str, message: Any, is_done: bool) -> None:
-        if is_done and isinstance(message, frame.Attach):
-            self._attached.add((session, message.receiver))
-        elif is_done and isinstance(message, frame.DetachReceiver):
-            self._attached.discard((session, message.receiver))
-
     # --- frames out --------------------------------------------------------------------------------------------------
 
-    def _answer(self, number: int, told: Any) -> None:
-        try:
-            self._say(number, told)
-        except TooLarge as problem:
-            self._say(number, frame.Failed.of(told.token, problem))
-
-    def _say(self, session: int, message: frame.Message, body: frame.Buffer = b"") -> None:
+    def say(self, session: int, message: frame.Message, body: frame.Buffer = b"") -> None:
         if self._conversation.state is not State.ENDED:
             self._conversation.say(session, message)
             self._link.send(Frame(session, message, body))
@@ -294,7 +200,7 @@ class ClientLink:
 
     def deliver(self, message: Delivered) -> None:
         number = self._numbers.get(message.session)
-        if number is None or (message.session, message.receiver) not in self._attached:
+        if number is None or (message.session, message.receiver) not in self.attached:
             return  # from before a lost link: the receiver did not say that it holds this, so it comes again
         begin, total = 0, 0
         for index, each in enumerate(message.slices):
@@ -329,19 +235,19 @@ class ClientLink:
 
     def receiver_gone(self, message: ReceiverGone) -> None:
         number = self._numbers.get(message.session)
-        self._attached.discard((message.session, message.receiver))
+        self.attached.discard((message.session, message.receiver))
         if number is not None:
-            self._sessions[number].receivers.pop(message.receiver, None)
-            self._say(number, frame.ReceiverClosed(message.receiver, message.code, message.sentence))
+            self.sessions[number].receivers.pop(message.receiver, None)
+            self.say(number, frame.ReceiverClosed(message.receiver, message.code, message.sentence))
 
     def tell_watermark(self, session: str, level: Watermark) -> None:
         number = self._numbers.get(session)
         if number is not None:
-            self._say(number, frame.DestinationPressure(level.destination, level.is_blocked, level.reason))
+            self.say(number, frame.DestinationPressure(level.destination, level.is_blocked, level.reason))
 
     def tell_pressure(self, pressure: Pressure) -> None:
         if self._conversation.state is State.OPEN:
-            self._say(0, frame.PressureChanged(pressure.is_short, pressure.events_reserve_bytes, pressure.reason))
+            self.say(0, frame.PressureChanged(pressure.is_short, pressure.events_reserve_bytes, pressure.reason))
 
     # --- time and the end --------------------------------------------------------------------------------------------
 
@@ -351,29 +257,32 @@ class ClientLink:
             self.end(ProtocolError("nothing was heard on this link for three heartbeats; it is given up"))
             return
         for message in tick.to_say:
-            self._say(0, message)
+            self.say(0, message)
         self._timer = self._manager.clock.call_later(round(tick.again_in_s * 1000), self._tick)
 
     def drop_session(self, session: str) -> None:
         """The session goes on over another link, or is closed."""
         number = self._numbers.pop(session, None)
         if number is not None:
-            del self._sessions[number]
-            self._attached = {each for each in self._attached if each[0] != session}
+            del self.sessions[number]
+            self.attached = {each for each in self.attached if each[0] != session}
+
+    @property
+    def is_ended(self) -> bool:
+        """Nothing more is heard or said."""
+        return self.is_lost or self._conversation.state is State.ENDED
 
     def end(self, problem: HoldfastError | None) -> None:
         """Say goodbye, with the reason, and close."""
         if problem is not None:
             log.info("link from %s ends: %s", self._link.peer, problem)
-        self._say(0, farewell(problem))
+        self.say(0, farewell(problem))
         self._link.close()
 
     def _lost(self, problem: Exception | None) -> None:
-        self._is_over = True
-        self._fragments.stop()
-        self._pages.stop()
-        if self._attempt is not None:
-            self._attempt.is_void = True
+        self.is_lost = True
+        self._asking.stop()
+        self.greeting.stop()
         if self._timer is not None:
             self._timer.cancel()
-        self._manager.link_lost(self, list(self._sessions.values()))
+        self._manager.link_lost(self, list(self.sessions.values()))

@@ -96,13 +96,13 @@ class ClientManager:
 
         The session of another user is not known: to have learned its id does not help.
         """
-        may_resume = owner_of(resume) == link.user_name and not is_passing(resume)
+        may_resume = owner_of(resume) == link.greeting.user_name and not is_passing(resume)
         known = (self.sessions.get(resume) or self._remembered(resume, name)) if may_resume else None
         first_id = self._identity.take_start()
         id = identifier.to_text(first_id) if is_resumable else passing(identifier.to_text(first_id))
-        session = known or Session(owned(id, link.user_name), name, self.settings.window)
-        session.rights = link.rights
-        session.client = link.client
+        session = known or Session(owned(id, link.greeting.user_name), name, self.settings.window)
+        session.rights = link.greeting.rights
+        session.client = link.greeting.client
         former = self.links.get(session.id)
         if former is not None:
             former.drop_session(session.id)
@@ -131,7 +131,7 @@ class ClientManager:
         assert self.login is not None
         self.login.users = users
         for link in list(self._open):
-            link.users_changed(users)
+            link.greeting.users_changed(users)
 
     def link_lost(self, link: ClientLink, sessions: list[Session]) -> None:
         self._open.discard(link)
