@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.channel.journal.channel import JournalChannel
+from holdfast.channel.journal.group_commit import GroupCommit
 from holdfast.channel.journal.writer import Draft, Outcome
 from holdfast.client.client import Client
 from holdfast.errors import LinkLost, OutcomeUnknown, Unreachable
@@ -78,14 +78,14 @@ async def test_a_server_that_does_not_know_is_asked_again_and_not_pressed(
 ) -> None:
     asked: list[int] = []
 
-    def unknown(channel: JournalChannel, drafts: Sequence[Draft]) -> list[Outcome]:
+    def unknown(group_commit: GroupCommit, drafts: Sequence[Draft]) -> list[Outcome]:
         asked.append(len(drafts))
         return [OutcomeUnknown("the journal stopped while this was being written")] * len(drafts)
 
     async with holdfast.connect(f"file:{tmp_path}", timeout=1) as client:
         await client.create_queue("orders")
         with monkeypatch.context() as broken:
-            broken.setattr(JournalChannel, "_timed_commit", unknown)
+            broken.setattr(GroupCommit, "_timed_commit", unknown)
             with pytest.raises(OutcomeUnknown):
                 await client.queue("orders").receive().open()
 
