@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from holdfast.channel.journal.draft import Draft, Outcome
 from holdfast.channel.journal.group_commit import GroupCommit
-from holdfast.channel.journal.writer import Draft, Outcome
 from holdfast.client.client import Client
 from holdfast.errors import LinkLost, OutcomeUnknown, Unreachable
 from tests.contract.places import CuttingProxy, server

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from holdfast.channel.channel import Purpose, Receipt
 from holdfast.channel.journal import JournalChannel, JournalSettings
+from holdfast.channel.journal.draft import Draft, Outcome
 from holdfast.channel.journal.group_commit import FRAGMENTS_BYTES_MAX
-from holdfast.channel.journal.writer import Draft, Outcome
 from holdfast.errors import Closed, HoldfastError
 from holdfast.simulation.disk import SimulatedDisk
 

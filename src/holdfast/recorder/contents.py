@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Literal
 
 from holdfast.channel.channel import Entry, Purpose
+from holdfast.channel.journal.draft import Draft, Outcome
 from holdfast.channel.journal.journal import Journal
 from holdfast.channel.journal.settings import JournalSettings
-from holdfast.channel.journal.writer import Draft, Outcome
 from holdfast.destination import command
 from holdfast.errors import BadSetting, BadUrl, DiskFailed, JournalInUse, UnknownVersion
 from holdfast.event import identifier

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
-from holdfast.channel.journal.writer import Draft, Outcome
+from holdfast.channel.journal.draft import Draft, Outcome
 from holdfast.client.outgoing import EventFields, Outgoing, prepare
 from holdfast.destination import name
 from holdfast.errors import BadEvent, Blocked, Closed, HoldfastError, OutcomeUnknown, Refused

@@ -19,12 +19,12 @@ from functools import partial
 from typing import NamedTuple
 
 from holdfast.channel.channel import Receipt, Told
+from holdfast.channel.journal.draft import Draft, Outcome
 from holdfast.channel.journal.follower import Follower
 from holdfast.channel.journal.growth import Growth
 from holdfast.channel.journal.journal import Journal
 from holdfast.channel.journal.record import COMMAND, padded
 from holdfast.channel.journal.tail import TailCache
-from holdfast.channel.journal.writer import Draft, Outcome
 from holdfast.errors import HoldfastError, OutcomeUnknown
 
 # A group is closed at this size, so that those behind it do not wait for more than one long write.

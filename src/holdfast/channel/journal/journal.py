@@ -21,12 +21,12 @@ from pathlib import Path
 
 from holdfast.channel.channel import Buffer, Entry, Pressure, Purpose, Snapshot, Stretch
 from holdfast.channel.journal.disk import Disk, PosixDisk
+from holdfast.channel.journal.draft import Draft, Outcome
 from holdfast.channel.journal.owning import Owned, own
 from holdfast.channel.journal.record import COMMAND, RELEASED, RELEASED_PAYLOAD, padded
 from holdfast.channel.journal.segment import Chain, holder_of
 from holdfast.channel.journal.settings import JournalSettings
 from holdfast.channel.journal.snapshot import load, parts_of, snapshot_end
-from holdfast.channel.journal.writer import Draft, Outcome
 from holdfast.errors import Closed, HoldfastError, JournalDamaged, NoSuchPosition, TooLarge
 
 # A snapshot is written in groups of about this size, so that commands do not wait long behind it.

@@ -17,6 +17,7 @@ from holdfast.channel.journal.reading import Reading
 from holdfast.channel.journal.recovery import is_without_journal
 from holdfast.channel.journal.settings import JournalSettings, Plan, plan
 from holdfast.channel.journal.space import Space
+from holdfast.channel.journal.tail_segment import TailSegment
 from holdfast.channel.journal.writer import Writer
 from holdfast.errors import DiskFailed, JournalInUse
 
@@ -81,18 +82,23 @@ def _own(
     space = Space(disk, folder, planned, journal_id, len(found.headers), found.spares)
     _fill(space, planned, clock, is_new=not found.chain)
     mark = _mark_file(disk, folder)
+    tail = TailSegment(
+        found.chain[-1] if found.chain else None,
+        tail_file,
+        highest_generation=found.judged.highest_generation,
+        journal_id=journal_id,
+        segment_bytes=planned.segment_bytes,
+        dice=dice,
+    )
     writer = Writer(
         chain=found.chain,
         kept=found.kept,
         next_entry=found.next_entry,
-        highest_generation=found.judged.highest_generation,
         marks=found.marks,
         journal_id=journal_id,
-        segment_bytes=planned.segment_bytes,
         space=space,
-        tail_file=tail_file,
+        tail=tail,
         mark_file=mark,
-        dice=dice,
     )
     writer.write_mark()
     space.warm()

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from holdfast.channel.channel import Buffer, Purpose, Snapshot
+from holdfast.channel.journal.draft import Draft
 from holdfast.channel.journal.layout import HEADER_BYTES, SnapshotPlace, segment_name
 from holdfast.channel.journal.reading import Reading
 from holdfast.channel.journal.record import PART_LEAD, SNAPSHOT_END, SNAPSHOT_END_PAYLOAD, SNAPSHOT_PART
 from holdfast.channel.journal.recovery import damaged
 from holdfast.channel.journal.segment import Chain
-from holdfast.channel.journal.writer import Draft, Writer
+from holdfast.channel.journal.writer import Writer
 
 # The second word of a part's lead. A snapshot without chunks is one part that belongs to none.
 _GOES_ON, _LAST_OF_CHUNK, _NO_CHUNK = 0, 1, 2
