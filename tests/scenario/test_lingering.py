@@ -132,6 +132,7 @@ async def test_what_lingered_leaves_others_their_turn_while_it_is_applied(
 ) -> None:
     """However much there is of it: a task that only wants its turn gets one after every few entries that take long."""
     monkeypatch.setattr(message_manager, "TURN_US", -1)  # every entry takes too long
+    monkeypatch.setattr(message_manager, "TURN_ENTRIES", 1)
     turns = 0
 
     async def take_turns() -> None:
