@@ -129,6 +129,7 @@ def test_every_promise_is_numbered_names_its_requirement_and_the_tests_that_show
 
 
 LARGE = [
+    "client",
     "node",
     "destination",
     "spark",
