@@ -37,6 +37,10 @@ def fits(call: Call, fault: int) -> bool:
     return fault != SHORT_WRITE or call.operation == "write"
 
 
+def of_segments(faults: Faults) -> Faults:
+    return lambda call: faults(call) if call.path.suffix == ".hfj" else 0
+
+
 def calls_of_a_whole_run(seed: int) -> int:
     disk = SimulatedDisk()
     run(disk, History(), seed)
@@ -71,6 +75,40 @@ def test_a_disk_that_refuses_everything_from_some_call_on_stops_the_journal_and_
             pass
         check(disk.after_crash(by_seed(number)), history)
         check(disk.after_crash(everything_survives if number % 4 == 1 else nothing_survives), history)
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_segments_that_refuse_everything_while_the_mark_can_still_be_written_lose_nothing(fault: int) -> None:
+    """The mark must not name a segment whose header never came: that would look like a loss."""
+    seed = 3
+
+    for number in range(1, calls_of_a_whole_run(seed) + 1, 3):
+        disk, history = SimulatedDisk(faults=of_segments(from_then_on(number, fault))), History()
+        try:
+            run(disk, history, seed)
+        except (DiskFailed, OutcomeUnknown):
+            pass
+        check(disk.after_crash(by_seed(number)), history)
+        check(disk.after_crash(everything_survives), history)
+
+
+@pytest.mark.parametrize("operation", ["write", "sync"])
+@pytest.mark.parametrize("fault", [errno.ENOSPC, errno.EIO])
+def test_a_journal_that_stopped_is_closed_in_good_order_and_opens_again_when_the_disk_is_mended(
+    operation: str, fault: int
+) -> None:
+    disk = SimulatedDisk()
+    journal = Journal.open(FOLDER, SETTINGS, disk=disk, dice=dice_of(1).randbytes)
+    journal.append([b"accepted"])
+    disk.faults = of_segments(lambda call: fault if call.operation == operation else 0)
+    with pytest.raises(OutcomeUnknown):
+        journal.append([b"lost or not"])
+    disk.faults = None
+    journal.close()
+
+    with Journal.open(FOLDER, SETTINGS, disk=disk) as again:
+        assert next(bytes(entry.command) for entry in again.read_from(1)) == b"accepted"
+        again.append([b"and on it goes"])
 
 
 def test_after_a_failed_sync_the_group_is_written_elsewhere_and_counts_once() -> None:

@@ -42,11 +42,15 @@ async def drain(disk: SimulatedDisk) -> Sent:
     try:
         async with client.subscribe("alerts.*", "pager", selector=SELECTOR) as incoming:
             while True:
-                event = await incoming.next(timeout=0.05)
+                try:
+                    event = await incoming.next(timeout=0.05)
+                except TimedOut:
+                    (subscription,) = await client.subscriptions("alerts.*")
+                    if subscription["waiting"]:
+                        continue  # a slow machine
+                    return found
                 found.append((event.destination, event.data))
                 await event.confirm()
-    except TimedOut:
-        return found
     finally:
         await client.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import itertools
+import threading
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, cast
@@ -195,6 +196,29 @@ async def test_close_answers_what_waits_and_ends_readers_rule_8() -> None:
             await answer
     with pytest.raises(Closed):
         await channel.fetch([1])
+
+
+async def test_close_ends_a_snapshot_that_is_being_saved() -> None:
+    """Also where one of its groups is just being written: the next one is not waited for."""
+    disk, writing, go_on = SimulatedDisk(), threading.Event(), threading.Event()
+    channel = await JournalChannel.open(FOLDER, JournalSettings(), disk=disk)
+    await channel.append(b"there")
+
+    def hold_up(call: Call) -> int:
+        writing.set()
+        go_on.wait(10)
+        return 0
+
+    disk.faults = hold_up
+    saving = asyncio.ensure_future(channel.save_snapshot(1, [bytes(200 * KIB)] * 60))
+    await asyncio.to_thread(writing.wait, 10)
+    closing = asyncio.ensure_future(channel.close())
+    await asyncio.sleep(0)
+    go_on.set()
+
+    await asyncio.wait_for(closing, 10)
+    with pytest.raises(Closed):
+        await asyncio.wait_for(saving, 10)
 
 
 async def test_the_journal_of_a_channel_that_was_closed_can_be_opened_again_on_a_real_disk(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ class GroupCommit:
         self._sync_s = 0.0
         self._is_scheduled = False
         self._is_tidying_due = False
+        self._refusal: Callable[[], HoldfastError] | None = None  # once it is closed
 
     # --- waiting -------------------------------------------------------------------------------------------------------
 
@@ -73,7 +74,9 @@ class GroupCommit:
             self._loop.call_soon(self._turn)
 
     async def commit(self, drafts: Sequence[Draft]) -> None:
-        """Notes take the same way as commands: through the one writer, in order."""
+        """Notes take the same way as commands: through the one writer, in order. Raises why one was not taken."""
+        if self._refusal is not None:
+            raise self._refusal()
         answers: list[asyncio.Future[Receipt]] = []
         for draft in drafts:
             answers.append(self._loop.create_future())
@@ -170,7 +173,8 @@ class GroupCommit:
     # --- the end -------------------------------------------------------------------------------------------------------
 
     def refuse_waiting(self, refusal: Callable[[], HoldfastError]) -> None:
-        """What only waited is answered so; the group that is being written, as it turns out."""
+        """What only waited is answered so, and what comes later; the group that is being written, as it turns out."""
+        self._refusal = refusal
         for waiting in (*self._waiting, *self._fragments):
             self._loop.call_soon(waiting.told, refusal())
         self._waiting.clear()

@@ -226,10 +226,10 @@ class Writer:
 
     def write_mark(self) -> None:
         """Tell other processes, and the next opening. A mark that cannot be written is an old one, which is still true."""
-        segment = self._tail.segment
-        if segment is None or self._mark_file is None:
+        if not self.chain or self._mark_file is None:
             return
-        mark = DurableMark(self.journal_id, segment.generation, segment.end, self.durable)
+        newest = self.chain[-1]  # not the tail: where nothing of that is durable yet, its header may never come
+        mark = DurableMark(self.journal_id, newest.generation, newest.end, self.durable)
         try:
             self._mark_file.write((encode_mark(mark),), 0)
         except OSError:
