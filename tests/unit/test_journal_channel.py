@@ -14,6 +14,7 @@ import pytest
 
 from holdfast.channel.channel import Entry, Pressure, Purpose, Receipt
 from holdfast.channel.journal import JournalChannel, JournalSettings
+from holdfast.channel.journal.disk import DiskFile
 from holdfast.channel.journal.opening import read_mark
 from holdfast.errors import Blocked, Closed, DiskFailed, HoldfastError, OutcomeUnknown
 from holdfast.simulation.disk import Call, SimulatedDisk, everything_survives
@@ -80,6 +81,22 @@ async def test_a_burst_larger_than_what_is_ready_waits_for_more_segments_instead
 
         assert [receipt.entry for receipt in receipts] == list(range(1, 81))
         assert not channel.pressure.is_short
+
+
+async def test_a_segment_that_cannot_be_made_for_whatever_reason_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SimulatedDisk()
+    async with await JournalChannel.open(FOLDER, SMALL, disk=disk) as channel:
+
+        def create(path: Path, size: int) -> DiskFile:
+            raise MemoryError("there is none left")
+
+        monkeypatch.setattr(disk, "create", create)
+        appends = [channel.append(bytes(8 * KIB)) for _ in range(200)]
+        outcomes = await asyncio.wait_for(asyncio.gather(*appends, return_exceptions=True), 30)
+
+        assert {type(outcome) for outcome in outcomes} == {Receipt, Blocked}
+        assert "there is none left" in channel.pressure.reason
+        monkeypatch.undo()
 
 
 async def test_a_reader_that_lags_behind_the_memory_reads_the_disk_and_then_lives_on_rule_2() -> None:

@@ -53,7 +53,7 @@ class Growth:
     async def _grow(self) -> None:
         try:
             self._journal.adopt(await self._loop.run_in_executor(self._growing, self._journal.make_segment))
-        except OSError as problem:
+        except Exception as problem:  # no room, no memory, or a fault of our own: nobody must be left waiting for it
             self._journal.could_not_grow(problem)
         self.under_way = None
         self.tend()

@@ -287,7 +287,7 @@ class Journal:
         """The quick half: the segment that was made can be used."""
         self._space.adopt(number)
 
-    def could_not_grow(self, problem: OSError) -> None:
+    def could_not_grow(self, problem: Exception) -> None:
         self._space.could_not_make(problem, self._clock())
 
     # --- the end -------------------------------------------------------------------------------------------------------

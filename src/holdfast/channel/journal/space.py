@@ -190,8 +190,8 @@ class Space:
         self._retry_s = RETRY_FIRST_S
         self.give_back((number,))
 
-    def could_not_make(self, problem: OSError, now: float) -> None:
-        self.problem = f"no new segment can be made: {problem.strerror or problem}"
+    def could_not_make(self, problem: Exception, now: float) -> None:
+        self.problem = f"no new segment can be made: {getattr(problem, 'strerror', None) or problem or type(problem).__name__}"
         self.retry_at = now + self._retry_s
         self._retry_s = min(RETRY_MAX_S, 2 * self._retry_s)
 
