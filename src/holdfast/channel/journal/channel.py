@@ -22,7 +22,7 @@ from typing import TypeVar
 from holdfast.channel.channel import AtOnce, Buffer, Entry, Pressure, Purpose, Receipt, Snapshot, Stretch, Told, whole
 from holdfast.channel.journal.disk import Disk
 from holdfast.channel.journal.follower import Follower
-from holdfast.channel.journal.group_commit import GroupCommit, settle
+from holdfast.channel.journal.group_commit import GroupCommit, tell_future
 from holdfast.channel.journal.growth import Growth
 from holdfast.channel.journal.journal import Journal
 from holdfast.channel.journal.settings import JournalSettings
@@ -93,7 +93,7 @@ class JournalChannel:
     def append(self, command: Buffer, purpose: Purpose = Purpose.EVENTS) -> asyncio.Future[Receipt]:
         """Take its turn now, answer when it is durable. The caller leaves the command's bytes alone until then."""
         answer: asyncio.Future[Receipt] = self._loop.create_future()
-        refusal = self._take(command, purpose, partial(settle, answer))
+        refusal = self._take(command, purpose, partial(tell_future, answer))
         if refusal is not None:
             answer.set_exception(refusal)
         return answer

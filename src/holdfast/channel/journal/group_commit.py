@@ -80,7 +80,7 @@ class GroupCommit:
         answers: list[asyncio.Future[Receipt]] = []
         for draft in drafts:
             answers.append(self._loop.create_future())
-            self.enqueue(draft, partial(settle, answers[-1]))
+            self.enqueue(draft, partial(tell_future, answers[-1]))
         outcomes = await asyncio.gather(*answers, return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
@@ -189,8 +189,8 @@ class GroupCommit:
         await asyncio.to_thread(self._writing.shutdown)
 
 
-def settle(answer: asyncio.Future[Receipt], outcome: Receipt | HoldfastError) -> None:
-    """The way to tell a future."""
+def tell_future(answer: asyncio.Future[Receipt], outcome: Receipt | HoldfastError) -> None:
+    """What became of a command, for who waits with a future."""
     if answer.done():  # its caller may have given up waiting; the command stays
         return
     if isinstance(outcome, Receipt):
