@@ -1,10 +1,10 @@
-"""Events from before there was a server: recorded by what starts the machine, delivered first by the server that comes later.
+"""Events from before the server runs: recorded while the machine starts, and delivered first when the server is there.
 
     python examples/boot_recorder.py
 
-1. A recorder takes events. No server, no network, no event loop; each is on disk when `record` returns.
-2. A server starts on that machine with `--boot-recorder`: it takes them before anything else.
-3. A recipient gets them, in order, each once; then what was sent later.
+1. A recorder records events without a server, a network or an event loop. Each is on disk when `record` returns.
+2. A server starts on that machine with `--boot-recorder`: it accepts them before anything else.
+3. A recipient gets them in order, each once; then it gets the events that were sent later.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import holdfast.blocking
@@ -30,10 +30,10 @@ def record_while_booting(folder: Path) -> None:
 def server(data: Path, boot_recorder: Path) -> Iterator[str]:
     command = [sys.executable, "-m", "holdfast", "serve", "--data", str(data), "--listen", "127.0.0.1:0"]
     with subprocess.Popen([*command, "--boot-recorder", str(boot_recorder)], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        print(f"server: {line.strip()}")
-        try:
+        try:  # from the first line on, so that Ctrl-C leaves no server behind
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            print(f"server: {line.strip()}")
             yield "holdfast://" + line.removeprefix("listening on ").strip()
         finally:
             process.terminate()
@@ -53,4 +53,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with suppress(KeyboardInterrupt):  # Ctrl-C: everything above is closed in good order, without a traceback
+        main()

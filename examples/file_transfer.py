@@ -1,9 +1,9 @@
-"""A file as an event: sent in fragments, never in memory as a whole, and compared at the end.
+"""A file as an event: it is sent in fragments, never held in memory as a whole, and compared at the end.
 
     python examples/file_transfer.py [FILE] [URL]
 
-Nobody sees the event before all of it is durable. Whoever receives it reads it as a stream; its length and digest are checked on
-the way, so what `save` leaves behind is what was sent.
+No recipient sees the event before all of it is durable. A recipient reads it as a stream. Its length and digest are checked, so
+that the saved file is the file that was sent.
 """
 
 import asyncio
@@ -54,4 +54,4 @@ async def main(path: Path | None, url: str) -> None:
         print("the same file" if before == after else "NOT the same file")
 
 
-asyncio.run(main(Path(sys.argv[1]) if len(sys.argv) > 1 else None, sys.argv[2] if len(sys.argv) > 2 else ""))
+holdfast.run(main(Path(sys.argv[1]) if len(sys.argv) > 1 else None, sys.argv[2] if len(sys.argv) > 2 else ""))

@@ -1,7 +1,5 @@
 """The first program: an event on disk, received, confirmed. Run it twice: it finds its own folder again."""
 
-import asyncio
-
 import holdfast
 
 
@@ -17,4 +15,4 @@ async def main() -> None:
                 break
 
 
-asyncio.run(main())
+holdfast.run(main())  # as asyncio.run, and Ctrl-C ends it in good order

@@ -7,7 +7,7 @@ import holdfast.spark
 
 url = sys.argv[1] if len(sys.argv) > 1 else "holdfast://127.0.0.1:7400"
 with holdfast.blocking.connect(url) as client:
-    client.create_subscription("orders.*", "lake")  # it holds events from now on, until they are in the table
+    client.ensure_subscription("orders.*", "lake")  # it holds events from now on, until they are in the table
     client.topic("orders.web").send_many([{"sku": number} for number in range(1000)])
 
 spark = holdfast.spark.spark_session()  # or a session of your own, and holdfast.spark.register(spark)

@@ -2,9 +2,9 @@
 
     python examples/order_saga.py [URL]
 
-Every step takes an event and sends the next one in a single transaction: either both happen or neither. A step that raises is
-rolled back, nothing it sent is seen by anybody, and its event comes again. So an order never gets lost between two steps, and is
-never carried on twice, whatever crashes when.
+Every step confirms an event and sends the next one in a single transaction: both happen, or neither. A step that raises is
+rolled back: nobody sees what it sent, and its event comes again. So an order is never lost between two steps, and never carried
+on twice, whatever crashes.
 
     orders ─▶ reserve stock ─▶ charges ─▶ take the money ─▶ shipments
                    ▲                            │ refused
@@ -17,16 +17,15 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import holdfast
-from holdfast.client.transaction import Transaction
 
-# Each step's own books; in earnest, a database that forgets what was not committed.
+# The books of each step; in a real program, a database with transactions.
 STOCK = {"tea": 2}
 CREDIT = {"ada": 100, "bob": 0}
-Step = Callable[[dict[str, Any], Transaction], Awaitable[None]]
+Step = Callable[[dict[str, Any], holdfast.Transaction], Awaitable[None]]
 crashes = ["the printer is on fire"]  # once, in the middle of a step
 
 
-async def reserve(order: dict[str, Any], tx: Transaction) -> None:
+async def reserve(order: dict[str, Any], tx: holdfast.Transaction) -> None:
     if STOCK[order["item"]] == 0:
         await tx.queue("closed").send(order | {"state": "sold out"})
     else:
@@ -34,7 +33,7 @@ async def reserve(order: dict[str, Any], tx: Transaction) -> None:
         await tx.queue("charges").send(order)
 
 
-async def charge(order: dict[str, Any], tx: Transaction) -> None:
+async def charge(order: dict[str, Any], tx: holdfast.Transaction) -> None:
     if CREDIT[order["who"]] < 10:
         await tx.queue("undo").send(order)
     else:
@@ -44,12 +43,12 @@ async def charge(order: dict[str, Any], tx: Transaction) -> None:
         CREDIT[order["who"]] -= 10
 
 
-async def undo(order: dict[str, Any], tx: Transaction) -> None:
+async def undo(order: dict[str, Any], tx: holdfast.Transaction) -> None:
     STOCK[order["item"]] += 1
     await tx.queue("closed").send(order | {"state": "not paid"})
 
 
-async def ship(order: dict[str, Any], tx: Transaction) -> None:
+async def ship(order: dict[str, Any], tx: holdfast.Transaction) -> None:
     await tx.queue("closed").send(order | {"state": "shipped"})
 
 
@@ -80,4 +79,4 @@ async def main(url: str) -> None:
         await asyncio.gather(*running, return_exceptions=True)
 
 
-asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "memory:"))
+holdfast.run(main(sys.argv[1] if len(sys.argv) > 1 else "memory:"))

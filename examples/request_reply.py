@@ -1,10 +1,9 @@
-"""Asking and answering: a service that converts currencies, and many who ask it at once.
+"""Requests and replies: a service that converts currencies, and many clients that ask it at once.
 
     python examples/request_reply.py [URL]
 
-A request is an event with a `reply_to`; `queue.request` makes one, and waits for the event that answers it. Nobody has to be
-there when it is sent: a request waits in its queue, as every event does, until a service comes up, or until whoever asks has
-waited long enough.
+A request is an event with a `reply_to`. `queue.request` sends one, and waits for the event that replies to it. No service has
+to run when it is sent: a request waits in its queue, as every event does. After its timeout, the caller stops waiting.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ async def serve(client: holdfast.Client) -> None:
             amount, currency = request.data["amount"], request.data["to"]
             known = currency in RATES
             answer = {"amount": round(amount * RATES[currency], 2)} if known else {"error": f"no rate for {currency}"}
-            with contextlib.suppress(NoSuchDestination):  # whoever asked is gone
+            with contextlib.suppress(NoSuchDestination):  # the caller is gone
                 await request.reply(answer)
 
 
@@ -45,4 +44,4 @@ async def main(url: str) -> None:
         await asyncio.gather(service, return_exceptions=True)
 
 
-asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "memory:"))
+holdfast.run(main(sys.argv[1] if len(sys.argv) > 1 else "memory:"))

@@ -1,9 +1,9 @@
-"""A work queue: workers that fail, retries that wait longer each time, and what is left of the hopeless ones.
+"""A work queue: jobs that fail, retries that wait longer each time, and jobs that are given up.
 
     python examples/work_queue.py [URL]
 
-Three workers share a queue. A job that fails is released; the queue's settings make it wait 50 ms, then 100, then 200. A job that
-has failed four times is given up: it lies among the dead events with the reason, and can be replayed once the cause is mended.
+Three workers share a queue. A job that fails is released; the settings of the queue make it wait 50 ms, then 100, then 200. A job
+that has failed four times is given up: it is among the dead events with the reason, and can be replayed when the cause is mended.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ def carry_out(job: str, attempts_before: int) -> None:
 
 async def main(url: str) -> None:
     async with holdfast.connect(url, name="work_queue") as client:
-        await client.create_queue("jobs", redelivery_limit=3, redelivery_delay=0.05, redelivery_factor=2)
+        await client.ensure_queue("jobs", redelivery_limit=3, redelivery_delay=0.05, redelivery_factor=2)
         await client.queue("jobs").send_many(JOBS)
         done: asyncio.Queue[str] = asyncio.Queue()
         workers = [asyncio.create_task(work(client, f"worker {number}", done)) for number in (1, 2, 3)]
@@ -51,4 +51,4 @@ async def main(url: str) -> None:
         await asyncio.gather(*workers, return_exceptions=True)
 
 
-asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "memory:"))
+holdfast.run(main(sys.argv[1] if len(sys.argv) > 1 else "memory:"))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.destination import command as commands
+from holdfast.destination.batch_traits import PLAIN, Traits
 from holdfast.destination.command import Attach, Command, Create, Subscribe
 from holdfast.destination.directory import Directory
 from holdfast.destination.effect import Answer, Effect
-from holdfast.destination.traits import PLAIN, Traits
 from holdfast.errors import HoldfastError
 from holdfast.event import batch, position
 from holdfast.event.position import Ranges

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from holdfast.destination import command as commands
-from holdfast.destination.command import Command, Settings
-from holdfast.destination.producers import WINDOW
-from holdfast.destination.traits import Traits
+from holdfast.destination.batch_traits import Traits
+from holdfast.destination.command import Command
+from holdfast.destination.settings import Settings
+from holdfast.destination.state.producers import WINDOW
 from holdfast.event import position
 from holdfast.event.position import Ranges
 from tests.machines import batch_of
@@ -25,6 +26,7 @@ class NaiveEvent:
     position: int
     deliveries: int = 0
     not_before_ms: int = 0
+    reason: str = ""  # of its last release
     delayed_until_ms: int = 0  # as its producer said
     deaths: list[tuple[str, str, str, int, int, str, int]] = field(default_factory=list)
 
@@ -62,7 +64,7 @@ class NaiveDirectory:
         self.kinds: dict[str, str] = {"_DMQ": "queue", "_LOG": "topic", "_ADMIN": "queue"}
         self.queues: dict[Key, list[NaiveEvent]] = {DEAD: [], ADMIN: []}
         self.order: dict[Key, list[int]] = {DEAD: [], ADMIN: []}  # every position ever placed, in that order
-        self.delivered_up_to: dict[Key, int] = {DEAD: 0, ADMIN: 0}
+        self.in_hand: dict[tuple[Key, int], tuple[str, int]] = {}  # where and which: with whom
         self.settings: dict[str, Settings] = {}
         self.sizes: dict[Key, dict[int, int]] = {}  # of the batches placed while a high water was set in bytes
         self.owners: dict[Key, str] = {}
@@ -194,11 +196,11 @@ class NaiveDirectory:
     def remove(self, key: Key) -> None:
         self.attached = {holder: place for holder, place in self.attached.items() if place != key}
         self.owners.pop(key, None)
-        del self.queues[key], self.order[key], self.delivered_up_to[key]
+        del self.queues[key], self.order[key]
         self.sizes.pop(key, None)
 
     def add(self, key: Key) -> None:
-        self.queues[key], self.order[key], self.delivered_up_to[key] = [], [], 0
+        self.queues[key], self.order[key] = [], []
         if self.settings[key[0]].bytes_max:
             self.sizes[key] = {}
 
@@ -208,28 +210,41 @@ class NaiveDirectory:
     def claim(self) -> None:
         self.epoch += 1
         for key, events in self.queues.items():
-            mark = self.delivered_up_to[key]
-            if mark in self.order[key]:
-                handed_out = self.order[key][: self.order[key].index(mark) + 1]
-                for event in events:
-                    event.deliveries += event.position in handed_out
+            for event in events:
+                event.deliveries += (key, event.position) in self.in_hand
+        self.in_hand.clear()
 
     def apply(self, entry: int, command: Command, events: int = 0) -> None:
         """Apply a command that is not refused."""
+        self._apply(entry, command, events)
+        waiting = {(key, event.position) for key, events in self.queues.items() for event in events}
+        self.in_hand = {
+            where: holder for where, holder in self.in_hand.items() if where in waiting and self.attached.get(holder) == where[0]
+        }
+
+    def _apply(self, entry: int, command: Command, events: int = 0) -> None:
         match command:
+            case commands.InHand():
+                is_outdated = 0 < command.epoch < self.epoch  # 0, and less, is nobody's epoch (rule 7)
+                if not is_outdated and self.attached.get(command.holder) == command.backlog:
+                    for event in self.settle(command.backlog, command.ranges):
+                        self.in_hand[command.backlog, event.position] = command.holder
             case commands.BatchCommand():
                 self.batch(entry, command, events)
             case commands.Confirm():
                 key = (command.destination, command.subscription)
-                self.delivered_up_to[key] = max(self.delivered_up_to[key], command.delivered_up_to)
                 gone = self.settle(key, command.ranges)
                 self.queues[key] = [event for event in self.queues[key] if event not in gone]
             case commands.Release():
                 for event in self.settle((command.destination, command.subscription), command.ranges):
                     event.deliveries += command.is_counted
+                    self.in_hand.pop(((command.destination, command.subscription), event.position), None)
                     event.not_before_ms = max(event.delayed_until_ms, command.not_before_ms)
+                    event.reason = command.reason or event.reason
                     settings = self.settings_of((command.destination, command.subscription))
-                    if command.is_counted and settings.redelivery_delay_ms:
+                    if command.is_counted and command.often_ms and event.deliveries >= 20:
+                        event.not_before_ms = max(event.not_before_ms, command.at_ms + command.often_ms)
+                    if command.is_counted and settings.redelivery_delay_ms and command.wait != "exact":
                         longer = settings.redelivery_delay_ms * settings.redelivery_factor ** (event.deliveries - 1)
                         event.not_before_ms = max(event.not_before_ms, command.at_ms + longer)
             case commands.Reject() | commands.Dead():
@@ -239,7 +254,8 @@ class NaiveDirectory:
                 is_reject = isinstance(command, commands.Reject)
                 code = command.code if isinstance(command, commands.Dead) else "rejected"
                 for event in sorted(gone, key=lambda event: event.position):
-                    self.bury(event, key, command.reason, entry, code, command.at_ms, int(is_reject))
+                    told = f"{command.reason}: {event.reason}" if event.reason and not is_reject else command.reason
+                    self.bury(event, key, told, entry, code, command.at_ms, int(is_reject))
             case commands.Create():
                 if command.name not in self.kinds:
                     self.kinds[command.name] = command.kind

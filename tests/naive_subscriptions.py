@@ -37,6 +37,7 @@ class NaiveSubscription:
     client: str
     waiting: list[int] = field(default_factory=list)
     receivers: list[Holder] = field(default_factory=list)
+    owners: list[Holder] = field(default_factory=list)
 
     def takes(self, n: int | None, client: str) -> bool:
         return not (self.no_local and client and client == self.client) and SELECTORS[self.selector](n)
@@ -70,13 +71,13 @@ class NaiveSubscriptions:
             case commands.Create():
                 self.topics.setdefault(command.name, command.session)
             case commands.Delete():
-                self.delete(command.name)
+                self.delete(command)
             case commands.Subscribe():
                 self.subscribe(command)
             case commands.Unsubscribe():
-                self.unsubscribe((command.topic, command.name))
+                self.unsubscribe((command.topic, command.name), command.is_forced)
             case commands.Attach():
-                self.attach((command.destination, command.subscription), (command.session, command.receiver))
+                self.attach((command.destination, command.subscription), (command.session, command.receiver), command.is_owner)
             case commands.Detach():
                 self.detach(command.session, command.receiver)
             case commands.OpenProducer():
@@ -126,25 +127,32 @@ class NaiveSubscriptions:
         found = self.subscriptions.get(key)
         if found is None:
             self.subscriptions[key] = made
-        elif (found.owner, found.is_durable, found.is_shared) != (made.owner, made.is_durable, made.is_shared):
+        elif (found.owner, found.is_durable) != (made.owner, made.is_durable) or (
+            found.is_shared != made.is_shared and not (found.is_durable and command.replace)
+        ):
             raise Refusal
-        elif (found.selector, found.no_local) == (made.selector, made.no_local):
+        elif (found.selector, found.no_local, found.is_shared) == (made.selector, made.no_local, made.is_shared):
             if not found.receivers:
                 found.client = made.client
-        elif found.receivers:
+        elif found.receivers or (found.waiting and command.replace is False):
             raise Refusal
         else:
             del self.subscriptions[key]
             self.subscriptions[key] = made
 
-    def unsubscribe(self, key: Key) -> None:
+    def unsubscribe(self, key: Key, is_forced: bool) -> None:
         if key not in self.subscriptions or self.subscriptions[key].receivers:
+            raise Refusal
+        if self.subscriptions[key].waiting and not is_forced:
             raise Refusal
         del self.subscriptions[key]
 
-    def delete(self, name: str) -> None:
-        of_topic = [key for key in self.subscriptions if key[0] == name]
-        if name not in self.topics or (self.topics[name] and any(self.subscriptions[key].receivers for key in of_topic)):
+    def delete(self, command: commands.Delete) -> None:
+        name = command.name
+        of_topic = [found for key, found in self.subscriptions.items() if key[0] == name]
+        if name not in self.topics or (self.topics[name] and any(found.receivers for found in of_topic)):
+            raise Refusal
+        if any(found.owners for found in of_topic) or (not command.is_forced and any(found.waiting for found in of_topic)):
             raise Refusal
         self.end_topic(name)
 
@@ -155,7 +163,7 @@ class NaiveSubscriptions:
 
     # --- receivers ---------------------------------------------------------------------------------------------------
 
-    def attach(self, key: Key, holder: Holder) -> None:
+    def attach(self, key: Key, holder: Holder, is_owner: bool) -> None:
         found = self.subscriptions.get(key)
         elsewhere = [other for other, each in self.subscriptions.items() if holder in each.receivers and other != key]
         if found is None or elsewhere or found.owner not in ("", holder[0]):
@@ -164,11 +172,14 @@ class NaiveSubscriptions:
             if found.receivers and not found.is_shared:
                 raise Refusal
             found.receivers.append(holder)
+        if is_owner and holder not in found.owners:
+            found.owners.append(holder)
 
     def detach(self, session: str, receiver: int) -> None:
         for key, found in list(self.subscriptions.items()):
             before = len(found.receivers)
             found.receivers = [each for each in found.receivers if each[0] != session or receiver not in (0, each[1])]
+            found.owners = [each for each in found.owners if each in found.receivers]
             if is_passing(found) and before and not found.receivers:
                 del self.subscriptions[key]
         if receiver == 0:

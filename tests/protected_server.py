@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import quote
 
-from holdfast.node import users_file
-from holdfast.node.passwords import hashed
+from holdfast.node.login import users_file
+from holdfast.node.login.passwords import hashed
 from tests.certificates import Authority, Pem
 from tests.server_process import ServerProcess
 

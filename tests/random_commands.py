@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 
 from hypothesis import strategies
+from msgspec.structs import replace
 
 from holdfast.destination import command as commands
+from holdfast.destination.applying.publishing import encode_payload
 from holdfast.destination.command import Command
-from holdfast.destination.publishing import encode_payload
+from holdfast.destination.settings import Settings
 from holdfast.errors import NotPublished, TransactionAborted
 from holdfast.event import position
 from holdfast.event.position import Ranges
@@ -37,6 +39,7 @@ class Driver:
         self.generation = 0
         self._kinds = kinds or ["send"] * 5 + ["confirm"] * 3 + [
             "release", "reject", "dead", "attach", "attach", "detach", "subscribe", "unsubscribe", "create", "create", "delete",
+            "in_hand", "in_hand",
             "open", "open", "forget", "claim", "carry", "configure",
             "part", "part", "part", "fragment", "fragment", "commit", "commit", "abandon",
             "stage", "stage", "stage", "publish", "publish", "drop",
@@ -68,7 +71,7 @@ class Driver:
                 commands.Carried(command.epoch, command.entries, [len(body) for body in bodies]), b"".join(bodies)
             )
             self.carried.update(dict.fromkeys(command.entries, entry))
-        elif isinstance(command, commands.Dead):
+        elif isinstance(command, commands.Dead | commands.InHand):
             self.manager.append(command)
         elif isinstance(command, commands.Part):
             self.manager.append(command, batch_of(events, entry, traits_for(entry)) if command.destination else FRAGMENT)
@@ -134,13 +137,18 @@ class Driver:
         name = NAMES[a % 2]
         if name not in self.naive.kinds:
             return None
-        settings = commands.Settings(redelivery_limit=b % 3, bytes_max=c % 2 * 1_000, redelivery_delay_ms=20, redelivery_factor=3)
+        settings = Settings(redelivery_limit=b % 3, bytes_max=c % 2 * 1_000, redelivery_delay_ms=20, redelivery_factor=3)
         changed = [["bytes_max"], ["bytes_max", "redelivery_limit"], ["redelivery_delay_ms", "redelivery_factor"], []]
         return commands.Configure(name, settings, changed=changed[b % 4])
 
     def _release(self, a: int, b: int, c: int) -> Command | None:
         settled = self._settle(a, b, c)
-        return settled and commands.Release(*settled[0], settled[1], settled[2], c % 4 * 100, c % 5 > 0, at_ms=a)
+        if settled is None:
+            return None
+        made = commands.Release(*settled[0], settled[1], settled[2], c % 4 * 100, c % 5 > 0, at_ms=a)
+        return replace(
+            made, wait=("", "back-off", "exact")[b % 3], often_ms=b % 2 * 1_000, reason=("", "timeout", "no stock")[b % 3]
+        )
 
     def _reject(self, a: int, b: int, c: int) -> Command | None:
         settled = self._settle(a, b, c, with_dead=False)
@@ -149,6 +157,13 @@ class Driver:
     def _dead(self, a: int, b: int, c: int) -> Command | None:
         settled = self._settle(a, b, c, with_dead=False)
         return settled and commands.Dead(self.naive.epoch, *settled[0], settled[2], "redelivered too often")
+
+    def _in_hand(self, a: int, b: int, c: int) -> Command | None:
+        settled = self._settle(a, b, c)
+        if settled is None:
+            return None
+        holders = [*self.naive.attached, ("nobody", 1)]
+        return commands.InHand(self.naive.epoch - c % 2, settled[0], holders[c % len(holders)], settled[2])
 
     def _attach(self, a: int, b: int, c: int) -> Command | None:
         session = SESSIONS[a % 2]

@@ -4,24 +4,38 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from holdfast.channel.channel import Buffer, Purpose, Receipt
-from holdfast.channel.memory import MemoryChannel
+from holdfast.channel.memory_channel import MemoryChannel
 from holdfast.destination import command
 from holdfast.errors import Blocked, NoSuchPosition
 from holdfast.event import batch
 from holdfast.event.event import Head, encode_head
 from holdfast.node.identity import Identity
+from holdfast.node.messages.start import BeforeClaim
 from holdfast.node.node import Node
-from holdfast.wire.frame import MAGIC, VERSIONS, Attach, Credit, Frame, Hello, Message, OpenProducer, OpenSession, SessionOpened
-from holdfast.wire.in_process import pair
+from holdfast.wire.frame import (
+    MAGIC,
+    VERSIONS,
+    Attach,
+    Credit,
+    Frame,
+    Hello,
+    Message,
+    OpenProducer,
+    OpenSession,
+    SessionOpened,
+    Welcome,
+)
+from holdfast.wire.in_process_link import pair
 from tests.running_server import SETTINGS
 
 
 class FailingChannel(MemoryChannel):
-    """Refuses commands of the kinds in `refused`, as when the reserve is used up; finds nothing `blind` times."""
+    """Refuses commands of the kinds in `refused`, as when the reserve is used up; finds nothing `blind` times,
+    and fails at reading with each of `faults`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,6 +43,7 @@ class FailingChannel(MemoryChannel):
         self._refusals: Counter[type[command.Command]] = Counter()
         self._has_refused = asyncio.Event()
         self.blind = 0
+        self.faults: list[Exception] = []
 
     def append(self, data: Buffer, purpose: Purpose = Purpose.EVENTS) -> asyncio.Future[Receipt]:
         kind = command.KINDS[command.kind_of(data)]
@@ -47,15 +62,20 @@ class FailingChannel(MemoryChannel):
                 await self._has_refused.wait()
 
     async def fetch(self, numbers: Sequence[int], bytes_max: int | None = None, front: int | None = None) -> list[Buffer]:
+        if self.faults:
+            raise self.faults.pop(0)
         if self.blind:
             self.blind -= 1
             raise NoSuchPosition(f"entry {numbers[0]} is not held")
         return await super().fetch(numbers, bytes_max, front)
 
 
-def failing_node() -> tuple[Node, FailingChannel]:
+async def failing_node(
+    before_claim: BeforeClaim | None = None, refused: Iterable[type[command.Command]] = ()
+) -> tuple[Node, FailingChannel]:
     channel = FailingChannel()
-    return Node(channel, Identity.in_memory(), SETTINGS), channel
+    channel.refused = set(refused)
+    return await Node.over(channel, Identity.in_memory(), SETTINGS, before_claim=before_claim), channel
 
 
 class RawClient:
@@ -102,10 +122,10 @@ class RawClient:
     def of(self, kind: type[Message]) -> list[Any]:
         return [message for message in self.heard if type(message) is kind]
 
-    async def ask(self, kind: type[Message], *arguments: Any) -> Any:
+    async def ask(self, kind: type[Message], *arguments: Any, **named: Any) -> Any:
         """The answer to a question, whatever it is."""
         self._token += 1
-        self.say(kind(self._token, *arguments))
+        self.say(kind(self._token, *arguments, **named))
         async with asyncio.timeout(10):
             while True:
                 for message in self.heard:
@@ -115,8 +135,9 @@ class RawClient:
                 self._heard.clear()
                 await self._heard.wait()
 
-    async def greet(self, resume: str = "") -> SessionOpened:
-        self.say(Hello(MAGIC, list(VERSIONS)), session=0)
+    async def greet(self, resume: str = "", user: str = "", password: str = "", client: str = "") -> SessionOpened:
+        self.say(Hello(MAGIC, list(VERSIONS), "", user, password, client), session=0)
+        await self.hear(Welcome)
         opened: SessionOpened = await self.ask(OpenSession, "raw", resume)
         self.session = opened.session
         return opened

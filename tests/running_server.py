@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from holdfast.channel.journal import JournalSettings
+from holdfast.channel.journal.settings import JournalSettings
+from holdfast.node.clock import Clock
+from holdfast.node.messages.start import BeforeClaim
 from holdfast.node.node import Node
 from holdfast.node.settings import NodeSettings
 from holdfast.wire import tcp
@@ -17,6 +19,8 @@ SMALL = JournalSettings(
     size_bytes=3072 * KIB, initial_bytes=1024 * KIB, segment_bytes=128 * KIB, reserve_bytes=128 * KIB, upkeep_bytes=512 * KIB
 )
 SETTINGS = NodeSettings(journal=SMALL, session_grace_ms=300, start_grace_ms=300, snapshot_bytes=64 * KIB)
+# For clients whose links are cut again and again, and where nobody may wait for a grace: longer than any test waits.
+PATIENT = NodeSettings(journal=SMALL, session_grace_ms=120_000)
 
 
 class RunningServer:
@@ -43,19 +47,22 @@ class RunningServer:
 
 
 async def start(
-    data: Path, settings: NodeSettings = SETTINGS, port: int = 0, before_claim: Callable[[], Awaitable[None]] | None = None
+    data: Path,
+    settings: NodeSettings = SETTINGS,
+    port: int = 0,
+    before_claim: BeforeClaim | None = None,
+    clock: Clock | None = None,
 ) -> RunningServer:
-    node = await Node.open(data, settings)
-    await node.start(before_claim)
+    node = await Node.open(data, settings, clock, before_claim)
     listener = await tcp.listen("127.0.0.1", port, node.clients.accept)
     if before_claim is None:
-        await asyncio.wait_for(node.messages.wait_until_primary(), 10)
+        await asyncio.wait_for(node.messages.wait_until_primary(), 60)
     return RunningServer(node, listener)
 
 
 @asynccontextmanager
-async def running(data: Path, settings: NodeSettings = SETTINGS) -> AsyncIterator[RunningServer]:
-    server = await start(data, settings)
+async def running(data: Path, settings: NodeSettings = SETTINGS, clock: Clock | None = None) -> AsyncIterator[RunningServer]:
+    server = await start(data, settings, clock=clock)
     try:
         yield server
     finally:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from holdfast.client.connection import Connection
+from holdfast.client.connection.connection import Connection
 from holdfast.destination import command
 from holdfast.event import batch
 from holdfast.event.event import Head, encode_head
@@ -32,7 +33,7 @@ from holdfast.wire.frame import (
     Slice,
     Welcome,
 )
-from holdfast.wire.in_process import InProcessLink, pair
+from holdfast.wire.in_process_link import InProcessLink, pair
 
 
 class ScriptedServer:
@@ -46,12 +47,16 @@ class ScriptedServer:
         self.is_resuming = True
         self.is_refusing_links = False
         self.producer_answer: dict[str, Any] = {"producer": "p1", "last_sequence": 0, "receipts": []}
-        self.answers: dict[type[Message], Callable[[Any], Message]] = {}
+        self.answers: dict[type[Message], Callable[[Any], Message | None]] = {}
         self.first_id = 1 << 100
         self.links = 0
         self._welcome = Welcome(1, "scripted", FRAME_BYTES_MAX, heartbeat_ms, window)
         self._link: InProcessLink | None = None
         self._heard = asyncio.Event()
+
+    @property
+    def where(self) -> str:
+        return "the scripted server"
 
     async def open(self) -> None:
         pass
@@ -118,14 +123,24 @@ class ScriptedServer:
                 await self._heard.wait()
         return self.of(kind)
 
-    def deliver(self, receiver: int, *slices: tuple[int, int, bool]) -> None:
-        """Hand over slices: (first position, events, is adjoining)."""
+    def deliver(
+        self, receiver: int, *slices: tuple[int, int, bool], is_careful: bool = False, deliveries: tuple[int, ...] = ()
+    ) -> None:
+        """Hand over slices: (first position, events, is adjoining); `deliveries` before, of each."""
         made, bodies = [], []
-        for first, events, is_adjoining in slices:
+        for (first, events, is_adjoining), before in zip(slices, deliveries or [0] * len(slices), strict=True):
             heads = [encode_head(Head())] * events
             bodies.append(batch.encode(heads, [b"%d" % (first + index) for index in range(events)], source="s", first_id=first))
-            made.append(Slice(first, events, 0, is_adjoining, len(bodies[-1])))
-        self.say(Deliver(receiver, made), body=b"".join(bodies))
+            made.append(Slice(first, events, before, is_adjoining, len(bodies[-1])))
+        self.say(Deliver(receiver, made, is_careful), body=b"".join(bodies))
+
+    def deliver_expiring(self, receiver: int, events: tuple[int, int], ttl_ms: int) -> None:
+        """Hand over a slice (first position, events), of which all but the first event expire."""
+        first, count = events
+        at_ms = time.time_ns() // 1_000_000 + ttl_ms
+        heads = [encode_head(Head())] + [encode_head(Head(expires_at_ms=at_ms))] * (count - 1)
+        made = batch.encode(heads, [b"1"] * count, source="s", first_id=first, earliest_expiry_ms=at_ms, latest_expiry_ms=at_ms)
+        self.say(Deliver(receiver, [Slice(first, count, 0, False, len(made))]), body=made)
 
     def sent(self, sequence: int) -> tuple[command.BatchCommand, batch.Batch]:
         made, payload = command.decode(self.bodies[sequence])

@@ -79,12 +79,12 @@ class Demo:
         self._screen.note(f"{len(self._producers)} producers and {len(self._recipients)} recipients run")
 
     def _create_subscriptions(self, url: str) -> None:
-        """A topic's events are meant for the subscriptions it has: both must be there before the first price is sent."""
+        """Create both subscriptions before the first price is sent: a topic keeps events for the subscriptions it has."""
         with holdfast.blocking.connect(url, name="demo") as client:
-            client.create_topic("prices")
+            client.ensure_topic("prices")
             for destination, subscription, _ in RECIPIENTS.values():
                 if subscription != "-":
-                    client.create_subscription(destination, subscription)
+                    client.ensure_subscription(destination, subscription)
 
     def _kill_and_restart(self) -> None:
         killed_at = time.time()
@@ -117,7 +117,7 @@ class Demo:
                 raise RuntimeError(f"{name} ended: {worker.last_words}")
 
     def close(self) -> None:
-        """Nothing is left running."""
+        """End all processes."""
         for worker in (*self._producers.values(), *self._recipients.values()):
             worker.kill()
         self._server.close()

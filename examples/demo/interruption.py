@@ -9,11 +9,11 @@ INTERRUPTED = 130  # the exit code
 
 
 class Interrupted(Exception):
-    """Somebody asked us to stop."""
+    """Somebody asked the demo to stop."""
 
 
 class Interruption:
-    """Signals are noted and looked at between steps: one that came in the midst of starting a process would leave it behind."""
+    """Signals are noted, and checked between steps: a signal while a process is being started would leave the process behind."""
 
     def __init__(self) -> None:
         self._is_asked = False

@@ -1,4 +1,4 @@
-"""What the screens of the demos have in common: a live picture on a terminal, plain lines anywhere else."""
+"""The base of the screens of the demos: a live picture on a terminal, plain lines anywhere else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.table import Table
 
 class LiveScreen:
     def __init__(self, *, refresh_per_second: int, plain_every_s: float) -> None:
-        """`plain_every_s`: how often a plain line says how things are, where there is no terminal."""
+        """`plain_every_s`: seconds between two plain lines, where there is no terminal."""
         self._console = Console(highlight=False)
         self._began = time.monotonic()
         self._notes: list[str] = []
@@ -32,14 +32,14 @@ class LiveScreen:
             self._live.stop()
 
     def note(self, sentence: str) -> None:
-        """Something happened."""
+        """Print a line about something that happened."""
         line = f"{time.monotonic() - self._began:5.1f} s  {sentence}"
         self._notes.append(line)
         if self._live is None:
             self._console.print(line, soft_wrap=True)
 
     def update(self, picture: Callable[[], Table], line: Callable[[], str]) -> None:
-        """How things are: as a picture on a terminal, as a line from time to time anywhere else."""
+        """Show the state: as a picture on a terminal, as a line from time to time anywhere else."""
         if self._live is not None:
             self._live.update(picture())
         elif time.monotonic() - self._printed_at >= self._plain_every_s:

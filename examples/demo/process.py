@@ -15,7 +15,7 @@ STOP_S_MAX = 10.0
 
 
 def stdin_closed() -> asyncio.Event:
-    """Set when whoever started this process closes its stdin, or is gone."""
+    """Set when the parent of this process closes its stdin, or is gone."""
     closed = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -29,7 +29,7 @@ def stdin_closed() -> asyncio.Event:
 
 
 class Worker:
-    """A program in a process of its own, which is told by its stdin when we end."""
+    """A program in its own process. Closing its stdin tells it to end."""
 
     def __init__(self, module: str, *arguments: str, log: Path) -> None:
         self.log = log
@@ -55,7 +55,7 @@ class Worker:
         self._process.wait(seconds_max)
 
     def kill(self) -> None:
-        """SIGKILL, to it and to all that it started."""
+        """Send SIGKILL to it and to all processes that it started."""
         for pid in (self._process.pid, *_session(self._process.pid)):
             _kill(pid)
         self._process.wait()
@@ -66,7 +66,7 @@ class Worker:
 
 
 def _session(leader: int) -> Iterator[int]:
-    """The processes of a session, where the system tells: programs started by programs may have groups of their own."""
+    """The processes of a session, where the system tells: a program may start others in process groups of their own."""
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = status.read_text().rpartition(")")[2].split()
@@ -97,7 +97,7 @@ class Server:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start it, and wait until it takes clients."""
+        """Start it, and wait until clients can connect."""
         command = [sys.executable, "-m", "holdfast", "serve", "--data", str(self._data), "--listen", self.address]
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._log, text=True, start_new_session=True

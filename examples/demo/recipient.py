@@ -16,8 +16,8 @@ import msgspec
 
 import holdfast
 from examples.demo.process import stdin_closed
-from holdfast.client.received import ReceivedEvent
-from holdfast.client.recipient import Incoming
+from holdfast.client.receiving.incoming import Incoming
+from holdfast.client.receiving.received_event import ReceivedEvent
 from holdfast.errors import Detached, TimedOut
 
 CHUNK = 100
@@ -42,7 +42,7 @@ async def receive(url: str, destination: str, subscription: str, name: str, log:
 
 
 async def _chunk(incoming: Incoming) -> list[ReceivedEvent]:
-    """Some events: as many as come without a pause."""
+    """The next events: as many as come without a pause."""
     events: list[ReceivedEvent] = []
     try:
         while len(events) < CHUNK:

@@ -1,4 +1,4 @@
-"""What the demo shows: a live picture on a terminal, plain lines anywhere else."""
+"""The screen of the demo: a live picture on a terminal, plain lines anywhere else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Screen(LiveScreen):
         super().__init__(refresh_per_second=8, plain_every_s=2.0)
 
     def show(self, account: Account, is_up: bool) -> None:
-        """How things are."""
+        """The state, as a picture."""
         self.update(
             lambda: self._picture(account, is_up),
             lambda: f"accepted {account.accepted_count:,}   confirmed {account.confirmed_count:,}",

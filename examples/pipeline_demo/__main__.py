@@ -1,6 +1,7 @@
 """See the pipelines work: events into tables, statistics and alerts, while the server and Spark are killed.
 
     python -m examples.pipeline_demo               about a minute and a half; exit code 1 if anything was lost or is there twice
+    python -m examples.pipeline_demo --quick       without pauses, and one kill: of the server
     python -m examples.pipeline_demo --keep        leave tables, checkpoints and logs where they are
 
 Two producers send orders and payments, and write down what they are receipted. Three pipelines follow: archive, statistics and
@@ -44,8 +45,9 @@ PATIENCE_S = 600.0
 
 
 class Demo:
-    def __init__(self, folder: Path, screen: Screen, interruption: Interruption) -> None:
+    def __init__(self, folder: Path, screen: Screen, interruption: Interruption, *, is_quick: bool) -> None:
         self._folder = folder
+        self._is_quick = is_quick
         self._screen = screen
         self._interruption = interruption
         self._server = Server(folder / "data", folder / "server.log")
@@ -65,15 +67,13 @@ class Demo:
         self._start_shops()
         self._start_driver("Spark is started, with three pipelines: archive, statistics, alerts")
         self._wait_for_batches("every pipeline has written a batch")
-        self._watch(QUIET_S)
         self._kill_server()
         self._wait_for_batches("the pipelines go on")
-        self._watch(QUIET_S)
-        self._kill_driver()
-        self._watch(QUIET_S)
-        self._kill_server()
-        self._wait_for_batches("every pipeline goes on where it was")
-        self._watch(QUIET_S)
+        if not self._is_quick:
+            self._kill_driver()
+            self._watch(QUIET_S)
+            self._kill_server()
+            self._wait_for_batches("every pipeline goes on where it was")
         return self._finish()
 
     def _finish(self) -> Outcome:
@@ -101,12 +101,12 @@ class Demo:
         self.story.is_server_up = True
 
     def _make_subscriptions(self) -> None:
-        """A topic's events are meant for the subscriptions it has: all must be there before the first event is sent."""
+        """Create all subscriptions before the first event is sent: a topic keeps events for the subscriptions it has."""
         with holdfast.blocking.connect(self._url, name="demo") as client:
             for name in places.PIPELINES:
-                client.create_subscription(places.TOPICS, name)
-            client.create_topic(places.ALERTS)
-            client.create_subscription(places.ALERTS, places.DUTY)
+                client.ensure_subscription(places.TOPICS, name)
+            client.ensure_topic(places.ALERTS)
+            client.ensure_subscription(places.ALERTS, places.DUTY)
 
     def _start_shops(self) -> None:
         for topic, file in places.receipts(self._folder).items():
@@ -143,7 +143,7 @@ class Demo:
     # --- watching -----------------------------------------------------------------------------------------------------
 
     def _wait_for_batches(self, sentence: str) -> None:
-        """Until every pipeline has written something that it had not when this was called."""
+        """Wait until every pipeline has written something new."""
         before = {name: each.batches for name, each in self.story.pipelines.items()}
         self._watch(
             PATIENCE_S,
@@ -152,6 +152,7 @@ class Demo:
         )
         self.story.spark = "runs"
         self._screen.note(sentence)
+        self._watch(0 if self._is_quick else QUIET_S)
 
     def _watch(self, seconds: float, *, until: Callable[[], bool] = lambda: False, wanted: str = "") -> None:
         end = time.monotonic() + seconds
@@ -176,7 +177,7 @@ class Demo:
                 raise RuntimeError(f"a process of the demo ended: {worker.last_words}")
 
     def close(self) -> None:
-        """Nothing is left running."""
+        """End all processes."""
         for worker in (*self._shops.values(), *([self._driver] if self._driver is not None else [])):
             worker.kill()
         self._server.close()
@@ -184,6 +185,7 @@ class Demo:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="pipeline_demo", description="Events into tables, crashes, and each event once.")
+    parser.add_argument("--quick", action="store_true", help="without pauses, and with one kill: of the server")
     parser.add_argument("--keep", action="store_true", help="leave tables, checkpoints and logs, and say where")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where the plot and the page go (default %(default)s)")
     arguments = parser.parse_args()
@@ -194,7 +196,7 @@ def main() -> int:
         return 1
     folder = Path(tempfile.mkdtemp(prefix="holdfast-pipelines-"))
     try:
-        return _run(folder, arguments.results)
+        return _run(folder, arguments.results, is_quick=arguments.quick)
     finally:
         if arguments.keep:
             print(f"kept: {folder}")
@@ -202,10 +204,10 @@ def main() -> int:
             shutil.rmtree(folder)
 
 
-def _run(folder: Path, results: Path) -> int:
+def _run(folder: Path, results: Path, *, is_quick: bool) -> int:
     interruption = Interruption()
     with Screen() as screen:
-        demo = Demo(folder, screen, interruption)
+        demo = Demo(folder, screen, interruption, is_quick=is_quick)
         try:
             outcome = demo.run()
         except Interrupted:

@@ -24,10 +24,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from examples.pipeline_demo import places
 from examples.pipeline_demo.outcome import Told, outcome_of
 from holdfast.spark.pipelines import alerts, archive, statistics
-from holdfast.spark.pipelines.progress import Progress, Reporter
-from holdfast.spark.pipelines.registry import AlertsSettings, ArchiveSettings, StatisticsSettings
-from holdfast.spark.pipelines.runner import Stop, watch
-from holdfast.spark.pipelines.settings import StreamSettings
+from holdfast.spark.pipelines.running.progress import Progress, Reporter
+from holdfast.spark.pipelines.running.registry import AlertsSettings, ArchiveSettings, StatisticsSettings
+from holdfast.spark.pipelines.running.runner import Stop, watch
+from holdfast.spark.pipelines.running.settings import StreamSettings
 from holdfast.spark.session import QUICK, spark_session
 
 MODULES = {"archive": archive, "statistics": statistics, "alerts": alerts}
@@ -52,7 +52,7 @@ class Teller(Reporter):
         self._log.write(msgspec.json.encode(told) + b"\n")
 
     def finish(self, sentence: str, **facts: object) -> None:
-        """Nothing: the account at the end says more."""
+        """Ignore it: the account at the end says more."""
 
 
 def settings(url: str, folder: Path) -> dict[str, StreamSettings]:
@@ -118,7 +118,7 @@ class Driver:
 
 
 def _took_all(query: StreamingQuery) -> bool:
-    """Whether it has taken all there is, and confirmed it: it asks for more only then."""
+    """Whether it has taken and confirmed everything: it asks for more only then."""
     try:
         query.processAllAvailable()
         return True
@@ -127,7 +127,7 @@ def _took_all(query: StreamingQuery) -> bool:
 
 
 def end_with_stdin(is_over: Event) -> None:
-    """Whoever started this process closes its stdin to end it, or is gone."""
+    """The parent of this process closes its stdin to end it, or is gone."""
     sys.stdin.read()
     is_over.set()
 

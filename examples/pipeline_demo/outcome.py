@@ -1,4 +1,4 @@
-"""What came of it, as plain values: the audit's report, what the tables hold second by second, and the alerts.
+"""The outcome of the demo, as plain values: the audit's report, what the tables hold second by second, and the alerts.
 
 Written by the Spark driver, read by the demo, which has no Spark in it.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Told(NamedTuple):
-    """How a batch of a pipeline went."""
+    """One batch of a pipeline."""
 
     pipeline: str
     at: str
@@ -29,7 +29,7 @@ class Told(NamedTuple):
 
 
 class Second(NamedTuple):
-    """Events of a destination that the table says were accepted in this second."""
+    """Events of a destination that were accepted in this second, by the table."""
 
     at: int
     destination: str
@@ -102,7 +102,7 @@ def _windows(archived: DataFrame, statistics: DataFrame) -> list[WindowRow]:
 
 
 def _alerts(spark: SparkSession, url: str) -> list[Alert]:
-    """What waits for whoever is on duty: looked at, not taken."""
+    """The alerts that wait, looked at and not taken."""
     options = {"url": url, "destinations": places.ALERTS, "subscription": places.DUTY, "columns": "time,subject,id"}
     rows = spark.read.format("holdfast").options(**options).load().selectExpr("unix_millis(time) / 1000", "subject", "id")
     return [Alert(*row) for row in rows.collect()]

@@ -40,13 +40,13 @@ def strips(story: Story, outcome: Outcome) -> list[str]:
 
 
 def _lag_in(story: Story, begin: float, end: float) -> int:
-    """The most that was told between these times; where nothing was, what was told last before them."""
+    """The highest value between these times; without one, the last before them."""
     told = [lag.events for lag in story.lags if begin <= lag.at < end]
     return max(told) if told else next((lag.events for lag in reversed(story.lags) if lag.at < begin), 0)
 
 
 def draw(story: Story, outcome: Outcome, file: Path) -> None:
-    """Three plots over the same time: what was accepted, how far the archive was behind, how long the statistics took."""
+    """Three plots over the same time: events accepted, lag of the archive, time of the statistics."""
     import matplotlib
 
     matplotlib.use("Agg")

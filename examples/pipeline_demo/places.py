@@ -1,4 +1,4 @@
-"""Where everything of the demo is: topics, subscriptions, and files in its folder."""
+"""The names of the demo: topics, subscriptions, and files in its folder."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ OUTCOME = "outcome.json"
 
 
 def receipts(folder: Path) -> dict[str, Path]:
-    """What each producer writes down, by its topic."""
+    """The file that each producer writes, by its topic."""
     return {topic: folder / f"{topic}.receipts.jsonl" for topic in SHOPS}

@@ -1,4 +1,4 @@
-"""What the demo shows: a live picture on a terminal, plain lines anywhere else."""
+"""The screen of the demo: a live picture on a terminal, plain lines anywhere else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Screen(LiveScreen):
         super().__init__(refresh_per_second=4, plain_every_s=4.0)
 
     def show(self, story: Story) -> None:
-        """How things are."""
+        """The state, as a picture."""
         self.update(lambda: self._picture(story), lambda: _line(story))
 
     def _picture(self, story: Story) -> Table:

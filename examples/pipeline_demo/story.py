@@ -1,4 +1,4 @@
-"""What has happened so far: receipts, batches, kills. Kept by the demo while it runs, shown by `screen`, drawn by `picture`."""
+"""The story so far: receipts, batches, kills. The demo writes it, `screen` shows it, `picture` draws it."""
 
 from __future__ import annotations
 
@@ -56,5 +56,5 @@ class Story:
 
     @property
     def batches(self) -> int:
-        """Of the pipeline that has made the fewest."""
+        """The count of the pipeline that has made the fewest."""
         return min(each.batches for each in self.pipelines.values())

@@ -1,12 +1,12 @@
-"""A `logging` handler that loses nothing: each log record is an event on disk before the program goes on.
+"""A `logging` handler that loses nothing: each log record becomes an event on disk before the program goes on.
 
     logging.getLogger().addHandler(EventHandler("./recorder", destination="log"))
 
-Built on a `Recorder`: no server, network or loop is needed, and what was recorded is forwarded by whoever forwards the
-recorder. A log record becomes an event of type `log.<level>` with the message, its place and its exception as data; level and
-logger are properties too, for selectors.
+It is built on a `Recorder`: no server, network or loop is needed, and the events are forwarded with the recorder. A log record
+becomes an event of type `log.<level>` with the message, its place and its exception as data. Level and logger are properties too,
+for selectors.
 
-Holdfast's own loggers are left out, because recording and forwarding may log: such a record would make the next one.
+Holdfast's own loggers are left out. Recording and forwarding may log, and each such record would cause the next one.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import Any
 
 from holdfast.destination.name import check_destination
 from holdfast.event.event import Event
-from holdfast.recorder.contents import Kind
 from holdfast.recorder.recorder import Recorder
+from holdfast.recorder.recorder_contents import Kind
 
 DESTINATION_DEFAULT = "log"
 OWN_LOGGERS = "holdfast"
 
 
 class EventHandler(logging.Handler):
-    """Hands log records to a Recorder: one that is given (and stays the caller's to close), or that of a folder, opened here.
+    """Hands log records to a Recorder: to the given one, which the caller closes, or to that of a folder, opened here.
 
-    Never raises into the program: what goes wrong goes to `logging.Handler.handleError`, and is counted in `missed`.
+    It never raises into the program: an error goes to `logging.Handler.handleError`, and is counted in `missed`.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class EventHandler(logging.Handler):
             self.handleError(record)
 
     def event_of(self, record: logging.LogRecord) -> Event:
-        """The event that a log record becomes."""
+        """Return the event of a log record."""
         level = record.levelname
         return Event(
             type=f"log.{level.lower()}",

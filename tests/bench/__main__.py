@@ -24,6 +24,7 @@ from tests.bench import (
     journal,
     large,
     latency,
+    many,
     memory,
     opening,
     report,
@@ -74,6 +75,7 @@ def _measure(workshop: Workshop, wanted: set[str]) -> None:
         ("l", fairness),
         ("m", spark_source),
         ("n", spark_sinks),
+        ("o", many),
     ):
         if name in wanted:
             alone.measure(workshop)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from holdfast.channel.journal import JournalChannel, JournalSettings
+from holdfast.channel.journal.journal_channel import JournalChannel
+from holdfast.channel.journal.settings import JournalSettings
 from tests.bench.peers.bare_disk import BareDisk
 from tests.bench.peers.looped import Loop
 from tests.bench.results import Target, in_turns, ratios

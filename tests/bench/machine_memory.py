@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 
-from holdfast.destination.backlog import Backlog
+from holdfast.destination.backlog.backlog import Backlog
 from holdfast.destination.command import Create, Delete
-from holdfast.destination.delivery import Delivery
+from holdfast.destination.delivery.delivery import Delivery
 from holdfast.destination.directory import Directory
 from holdfast.event.position import Ranges, of
 from tests.machines import Manager

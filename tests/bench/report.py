@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from holdfast.cli import interpreter
 from tests.bench.results import Figure, Finding, Results
 
 TITLES = {
@@ -29,6 +30,7 @@ TITLES = {
     "l": "a quiet session beside one that floods",
     "m": "Spark reads",
     "n": "Spark writes",
+    "o": "send_many of bytes, text, dicts and Events",
 }
 _COLOURS = {"met": "green", "missed": "red", "": ""}
 
@@ -54,6 +56,7 @@ def show(results: Results, console: Console) -> None:
             finding.measure, finding.what, f"{_number(finding.median)} {finding.unit}", _spread(finding), target, verdict
         )
     console.print(figures, findings)
+    console.print(f"measured with {interpreter.in_words()}, {os.cpu_count()} processors", markup=False)
     for who, reason in results.left_out.items():
         console.print(f"left out: {who}: {reason}", markup=False)
     for remark in results.remarks:
@@ -65,7 +68,7 @@ def as_plain(results: Results, is_quick: bool) -> dict[str, Any]:
         "machine": {
             "processors": os.cpu_count(),
             "system": platform.platform(),
-            "python": platform.python_version(),
+            "python": interpreter.in_words(),
         },
         "is_quick": is_quick,
         "figures": [asdict(figure) | {"median": figure.median} for figure in results.figures],

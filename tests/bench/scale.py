@@ -16,6 +16,8 @@ class Scale:
     probe_events: int  # sent and received to see the rate beside that backlog
     unconfirmed_events: int  # in a journal that is opened
     destinations: int
+    queues: int  # of a journal that is opened, in which nothing waits
+    subscriptions: int  # of one topic of such a journal
     connections: int
     large_bytes: int  # of one event
     large_repetitions: int
@@ -38,6 +40,8 @@ FULL = Scale(
     probe_events=200_000,
     unconfirmed_events=1_000_000,
     destinations=1_000,
+    queues=100_000,
+    subscriptions=10_000,
     connections=1_000,
     large_bytes=2 << 30,
     large_repetitions=2,
@@ -56,6 +60,8 @@ QUICK = Scale(
     probe_events=10_000,
     unconfirmed_events=20_000,
     destinations=100,
+    queues=1_000,
+    subscriptions=500,
     connections=50,
     large_bytes=64 << 20,
     large_repetitions=1,

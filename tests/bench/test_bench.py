@@ -1,4 +1,4 @@
-"""The bench measures what it says, compares in turns, and a smoke run of all of it works."""
+"""The bench measures what it says, compares in turns, and a smoke run works: of a few measures, in a long run of all."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests import effort
 from tests.bench.child import Child, accepts_connections, free_port
 from tests.bench.end_to_end import Run
 from tests.bench.peer import WAIT_SECONDS, CannotRun
-from tests.bench.peers.holdfast import Server
-from tests.bench.peers.sqlite import SqliteClient
+from tests.bench.peers.holdfast import Embedded, Server
+from tests.bench.peers.sqlite import Sqlite, SqliteClient
 from tests.bench.results import Finding, Results, Target, best, in_turns, ratios
 from tests.bench.scale import QUICK
 from tests.bench.workshop import Workshop
@@ -122,6 +123,35 @@ def test_an_event_is_under_way_from_when_it_was_due_until_another_process_has_it
         server.stop()
 
 
+def test_what_is_sent_in_atomic_batches_is_stored_whole_the_last_batch_too(tmp_path: Path) -> None:
+    _need_clients()
+    from tests.bench.peers.jetstream import BATCH_EVENTS, AtomicBatches
+
+    peer, seen = AtomicBatches(), list[bytes]()
+    try:
+        peer.start(tmp_path)
+        client = peer.connect()
+
+        client.send_pipelined(b"body", 2 * BATCH_EVENTS + 1)
+        client.receive_and_confirm(2 * BATCH_EVENTS + 1, seen.append)
+        client.close()
+    finally:
+        peer.stop()
+
+    assert seen == [b"body"] * (2 * BATCH_EVENTS + 1)
+
+
+def test_a_peer_can_be_stopped_before_the_others(tmp_path: Path) -> None:
+    with Workshop(QUICK, Results(), tmp_path, tell=lambda _: None) as workshop:
+        workshop.start([Embedded(), Sqlite()])
+
+        workshop.stop(Sqlite.name)
+        workshop.stop("never started")
+
+        assert list(workshop.peers) == [Embedded.name]
+        workshop.client(Embedded.name).send_pipelined(b"body", 10)
+
+
 def test_an_unknown_measure_is_refused_with_those_there_are() -> None:
     _need_clients()
 
@@ -134,8 +164,8 @@ def test_an_unknown_measure_is_refused_with_those_there_are() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("measures", ["abcdefghijkl", pytest.param("mn", marks=pytest.mark.spark)])
-def test_a_smoke_run_measures_everything_and_leaves_nothing_behind(measures: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("measures", effort.cases(["ace"], long=["abcdefghijklo", "mn"]))
+def test_a_smoke_run_measures_what_it_is_asked_and_leaves_nothing_behind(measures: str, tmp_path: Path) -> None:
     _need_clients()
     results = tmp_path / "bench.json"
 

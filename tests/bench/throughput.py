@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 from itertools import repeat
+from typing import cast
 
 from tests.bench.peers.bare_disk import BareDisk
+from tests.bench.peers.holdfast import HoldfastClient
+from tests.bench.peers.jetstream import AtomicBatches
 from tests.bench.results import Target, best, in_turns, ratios
 from tests.bench.workshop import EVENT_BYTES, Workshop, seconds
 
 ONE_BY_ONE = "send one by one"
 PIPELINED = "send pipelined"
 RECEIVE = "receive + confirm"
+BY_BATCHES = "receive + confirm by batches"
 OURS = "Holdfast"
 EMBEDDED = "Holdfast embedded"
 SQLITE = "SQLite WAL"
@@ -26,11 +30,13 @@ def measure(workshop: Workshop, wanted: Collection[str]) -> None:
         _measure_one_by_one(workshop)
         _find_one_by_one(workshop)
     if {"a", "c"} & set(wanted):
+        workshop.start([AtomicBatches()])  # only here: one by one and end to end it is JetStream as it is measured already
         _measure_in_bulk(workshop)
         if "a" in wanted:
             _find_pipelined(workshop)
         if "c" in wanted:
             _find_receiving(workshop)
+        workshop.stop(AtomicBatches.name)
 
 
 def _measure_one_by_one(workshop: Workshop) -> None:
@@ -72,6 +78,22 @@ def _measure_in_bulk(workshop: Workshop) -> None:
     actions = {who: partial(rate, who) for who in workshop.peers}
     workshop.results.note("a", PIPELINED, "events/s", in_turns(workshop.scale.repetitions, actions))
     workshop.results.note("c", RECEIVE, "events/s", received)
+    if OURS in workshop.peers:
+        _measure_by_batches(workshop, body)
+
+
+def _measure_by_batches(workshop: Workshop, body: bytes) -> None:
+    """Our own, one by one and by batches in turns: the ratio is that of one run."""
+    client, count = cast("HoldfastClient", workshop.client(OURS)), workshop.scale.count(workshop.peers[OURS].pipelined_count)
+
+    def rate(receive: Callable[[int, Callable[[bytes], object]], None]) -> float:
+        client.send_pipelined(body, count)
+        return count / seconds(lambda: receive(count, len))
+
+    workshop.tell(f"{OURS}: {BY_BATCHES}")
+    ways = {"one by one": client.receive_and_confirm, "by batches": client.receive_and_confirm_by_batches}
+    actions = {way: partial(rate, receive) for way, receive in ways.items()}
+    workshop.results.note("c", BY_BATCHES, "events/s", in_turns(workshop.scale.repetitions, actions))
 
 
 def _compare_with_brokers(workshop: Workshop, measure: str, what: str, at_least: float) -> None:
@@ -95,6 +117,10 @@ def _find_pipelined(workshop: Workshop) -> None:
 
 def _find_receiving(workshop: Workshop) -> None:
     _compare_with_brokers(workshop, "c", RECEIVE, at_least=5)
+    if OURS in workshop.peers:
+        samples = workshop.results.samples("c", BY_BATCHES)
+        compared = ratios(samples["by batches"], samples["one by one"])
+        workshop.results.find("c", f"{RECEIVE}: Holdfast by batches / one by one", compared, None)
 
 
 def _find_one_by_one(workshop: Workshop) -> None:

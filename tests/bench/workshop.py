@@ -46,7 +46,7 @@ class Workshop:
             self.tell(f"starting {peer.name}")
             self._running[peer.name] = peer
             try:
-                peer.start(self.folder(peer.name.lower().replace(" ", "-")))
+                peer.start(self.folder(peer.name.lower().replace(",", "").replace(" ", "-")))
                 self._clients[peer.name] = peer.connect()
             except CannotRun as reason:
                 self.results.left_out[peer.name] = str(reason)
@@ -59,15 +59,19 @@ class Workshop:
     def client(self, who: str) -> Client:
         return self._clients[who]
 
-    def stop_all(self) -> None:
-        for client in self._clients.values():
+    def stop(self, who: str) -> None:
+        """Stop one of them, if it runs."""
+        if who in self._clients:
             try:
-                client.close()
+                self._clients.pop(who).close()
             except Exception as problem:  # whatever a foreign client says at its end, its server is still to be stopped
                 self.results.remarks.append(f"closing a client: {problem!r}")
-        self._clients.clear()
-        while self._running:
-            self._running.popitem()[1].stop()
+        if who in self._running:
+            self._running.pop(who).stop()
+
+    def stop_all(self) -> None:
+        for who in reversed([*self._running]):
+            self.stop(who)
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
 from holdfast.channel.channel import Channel, Entry, Purpose, Receipt
-from holdfast.channel.jetstream import JetStreamChannel, JetStreamSettings
-from holdfast.channel.journal import JournalChannel, JournalSettings
-from holdfast.channel.memory import MemoryChannel, MemorySettings
+from holdfast.channel.jetstream.jetstream_channel import JetStreamChannel
+from holdfast.channel.jetstream.settings import JetStreamSettings
+from holdfast.channel.journal.journal_channel import JournalChannel
+from holdfast.channel.journal.settings import JournalSettings
+from holdfast.channel.memory_channel import MemoryChannel, MemorySettings
 from holdfast.errors import Blocked
 from tests.nats_server import NatsServer
 

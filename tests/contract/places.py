@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.server_process import SMALL_QUERY, ServerProcess
+from tests.waiting import turn_loop
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +40,7 @@ class _End(asyncio.Protocol):
 
     def __init__(self, proxy: CuttingProxy, other: _End | None = None) -> None:
         self.transport: asyncio.Transport | None = None
+        self.is_far = other is not None  # the end at the server
         self._proxy = proxy
         self._other = other
         self._early: list[bytes] = []
@@ -62,7 +64,7 @@ class _End(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._other is None:
             self._early.append(data)
-        elif self._other.transport is not None:
+        elif self._other.transport is not None and not (self.is_far and self._proxy.is_deaf):
             self._other.transport.write(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -72,10 +74,12 @@ class _End(asyncio.Protocol):
 
 
 class CuttingProxy:
-    """Stands between client and server, and cuts every connection when told; refuses new ones while it `is_refusing`."""
+    """Stands between client and server, and cuts every connection when told; refuses new ones while it `is_refusing`; passes on
+    nothing that the server says while it `is_deaf`."""
 
     def __init__(self, port: int) -> None:
         self.is_refusing = False
+        self.is_deaf = False
         self.port = 0
         self.connections = 0
         self.ends: set[_End] = set()
@@ -98,7 +102,7 @@ class CuttingProxy:
         await asyncio.gather(*self._reaching)
         while self.ends:
             self.cut()
-            await asyncio.sleep(0)
+            await turn_loop()
 
     def reach(self, near: _End) -> None:
         self.connections += 1

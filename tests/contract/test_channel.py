@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from holdfast.channel.channel import COMMAND_BYTES_MAX, Channel, Entry, Purpose, Receipt
-from holdfast.channel.journal.channel import JournalChannel
+from holdfast.channel.journal.journal_channel import JournalChannel
 from holdfast.errors import Closed, HoldfastError, NoSuchPosition, TooLarge
 from tests.contract.channels import KIB, PATIENCE_S, TIGHT, Kind, append_all, commands, opened, read_up_to, reading
-from tests.waiting import until
+from tests.waiting import turn_loop, until
 
-# --- rule 1: numbered from 1, without a gap, in the order of the calls ------------------------------------------------
+# --- channel rule 1: numbered from 1, without a gap, in the order of the calls ------------------------------------------------
 
 
 async def test_rule_1_many_appends_at_once_are_numbered_from_1_in_the_order_of_the_calls(kind: Kind) -> None:
@@ -59,7 +59,7 @@ async def test_rule_1_a_refused_append_takes_no_number(kind: Kind) -> None:
         assert ((await before).entry, (await after).entry) == (1, 2)
 
 
-# --- rule 2: answered when durable, not before ------------------------------------------------------------------------
+# --- channel rule 2: answered when durable, not before ------------------------------------------------------------------------
 
 
 async def test_rule_2_an_append_is_not_answered_at_once_and_is_durable_when_it_is(kind: Kind) -> None:
@@ -83,7 +83,7 @@ async def test_rule_2_receipts_are_answered_in_the_order_of_their_entries(kind: 
             future.add_done_callback(lambda done: answered.append(done.result().entry))
 
         await asyncio.wait_for(asyncio.gather(*futures), PATIENCE_S)
-        await asyncio.sleep(0)  # callbacks of the last one run in the turn after it
+        await turn_loop()  # callbacks of the last one run in the turn after it
 
         assert answered == list(range(1, 51))
 
@@ -170,7 +170,7 @@ async def test_what_is_recent_is_what_a_fetch_gives_or_nothing(kind: Kind) -> No
         assert channel.recent([3, 21], 1 << 20) is None
 
 
-# --- rule 3: no reader passes the durable mark ------------------------------------------------------------------------
+# --- channel rule 3: no reader passes the durable mark ------------------------------------------------------------------------
 
 
 async def test_rule_3_no_reader_sees_an_entry_past_the_durable_mark(kind: Kind) -> None:
@@ -191,7 +191,7 @@ async def test_rule_3_no_reader_sees_an_entry_past_the_durable_mark(kind: Kind) 
         assert all(number <= durable for number, durable in seen)
 
 
-# --- rule 4: read from any number, then wait for more -----------------------------------------------------------------
+# --- channel rule 4: read from any number, then wait for more -----------------------------------------------------------------
 
 
 async def test_rule_4_reading_from_any_start_gives_every_entry_from_there_on(kind: Kind) -> None:
@@ -211,7 +211,7 @@ async def test_rule_4_a_reader_that_has_everything_waits_and_is_handed_what_come
         assert [entry.number for entry in await asyncio.wait_for(anext(runs), PATIENCE_S)] == [1]
 
         waiting = asyncio.ensure_future(anext(runs))
-        await asyncio.sleep(0)
+        await turn_loop()
         assert not waiting.done()
         await channel.append(b"two")
 
@@ -261,7 +261,7 @@ async def test_rule_4_what_a_reader_takes_at_once_and_what_it_does_not_is_each_e
         wanted = commands(700)
         for begin, end in itertools.pairwise((0, 1, 2, 5, 6, 100, 101, 500, 699, 700)):
             await append_all(channel, wanted[begin:end])
-            await asyncio.sleep(0)
+            await turn_loop()
         await until(lambda: len(seen) == 700, "everything is handed out")
         following.cancel()
 
@@ -279,7 +279,7 @@ async def test_rule_4_what_fails_at_once_fails_in_the_reader_and_costs_no_receip
                 pass
 
         following = asyncio.create_task(follow())
-        await asyncio.sleep(0)
+        await turn_loop()
 
         assert [receipt.entry for receipt in await append_all(channel, commands(3))] == [1, 2, 3]
         with pytest.raises(RuntimeError, match="fault of the reader's"):
@@ -337,7 +337,7 @@ async def test_fetching_what_is_not_held_is_refused(kind: Kind) -> None:
 
 
 async def test_fetching_what_was_released_is_refused_or_gives_the_right_command(kind: Kind) -> None:
-    """A channel forgets lazily (rule 5): what it still has in memory it may hand out."""
+    """A channel forgets lazily (channel rule 5): what it still has in memory it may hand out."""
     async with opened(kind, TIGHT) as channel:
         await _move_first(channel)
 
@@ -348,7 +348,7 @@ async def test_fetching_what_was_released_is_refused_or_gives_the_right_command(
                 assert str(number) in str(refusal)
 
 
-# --- rule 8: after close everything raises Closed, and nobody is left waiting -----------------------------------------
+# --- channel rule 8: after close everything raises Closed, and nobody is left waiting -----------------------------------------
 
 
 async def test_rule_8_after_close_everything_raises_closed(kind: Kind) -> None:
@@ -390,7 +390,7 @@ async def test_rule_8_close_ends_a_reader_that_waits(kind: Kind) -> None:
     async with reading(channel, 1) as runs:
         await asyncio.wait_for(anext(runs), PATIENCE_S)
         waiting = asyncio.ensure_future(anext(runs))
-        await asyncio.sleep(0)
+        await turn_loop()
 
         await channel.close()
 

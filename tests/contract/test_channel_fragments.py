@@ -1,4 +1,4 @@
-"""Fragments of large events, in every kind of channel (rules 1 and 7 of `channel`)."""
+"""Fragments of large events, in every kind of channel (channel rules 1 and 7)."""
 
 from __future__ import annotations
 

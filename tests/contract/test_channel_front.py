@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.channel.journal.disk import PosixDisk, PosixFile
+from holdfast.channel.journal.files.disk import PosixDisk, PosixFile
 from holdfast.channel.journal.journal import Journal
 from holdfast.channel.journal.settings import JournalSettings
 from holdfast.errors import NoSuchPosition

@@ -23,7 +23,7 @@ from tests.contract.channels import (
     read_up_to,
 )
 
-# --- rule 6: one snapshot, whole or not at all ------------------------------------------------------------------------
+# --- channel rule 6: one snapshot, whole or not at all ------------------------------------------------------------------------
 
 
 async def test_rule_6_a_channel_without_a_snapshot_says_so(kind: Kind) -> None:

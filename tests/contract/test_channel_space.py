@@ -9,8 +9,9 @@ import pytest
 from holdfast.channel.channel import Entry, Pressure, Purpose
 from holdfast.errors import Blocked, NoSuchPosition
 from tests.contract.channels import KIB, PATIENCE_S, TIGHT, Kind, append_all, commands, fill, opened, read_up_to, reading
+from tests.waiting import until
 
-# --- rule 5: release forgets a prefix, lazily, and nothing else -------------------------------------------------------
+# --- channel rule 5: release forgets a prefix, lazily, and nothing else -------------------------------------------------------
 
 
 async def test_rule_5_release_keeps_everything_that_is_not_below(kind: Kind) -> None:
@@ -79,7 +80,7 @@ async def test_rule_5_a_reader_whose_next_entry_was_released_is_told(kind: Kind)
                     raise NoSuchPosition("everything had been read ahead; nothing was left to refuse")
 
 
-# --- rule 7: room of its own for upkeep -------------------------------------------------------------------------------
+# --- channel rule 7: room of its own for upkeep -------------------------------------------------------------------------------
 
 
 async def test_rule_7_upkeep_has_room_when_events_are_blocked(kind: Kind) -> None:
@@ -103,7 +104,7 @@ async def test_rule_7_a_shortage_is_told_before_events_are_blocked_and_the_state
         while not channel.pressure.is_short:
             await asyncio.wait_for(channel.append(bytes(KIB)), PATIENCE_S)
         taken = await fill(channel, Purpose.EVENTS, bytes(KIB))
-        await asyncio.sleep(0)
+        await until(lambda: told, "the shortage is told")
 
         assert [pressure.is_short for pressure in told] == [True]
         assert told[0].reason
@@ -124,3 +125,25 @@ async def test_rule_7_release_ends_a_shortage_and_events_are_taken_again(kind: K
         assert receipt.entry == newest + 1
         assert not channel.pressure.is_short
         assert told == [True, False]
+
+
+async def test_rule_7_what_is_used_of_the_size_is_told(kind: Kind) -> None:
+    async with opened(kind, TIGHT) as channel:
+        before = channel.pressure
+
+        for _ in range(4):
+            await asyncio.wait_for(channel.append(bytes(2 * KIB)), PATIENCE_S)
+
+        after = channel.pressure
+        assert 0 <= before.used_bytes < before.used_bytes + 8 * KIB <= after.used_bytes < after.size_bytes
+        assert after.size_bytes == before.size_bytes
+        assert after.ordinary_bytes <= after.size_bytes - TIGHT.reserve_bytes - TIGHT.upkeep_bytes
+
+
+async def test_rule_7_space_is_short_when_what_is_not_reserved_is_used(kind: Kind) -> None:
+    async with opened(kind, TIGHT) as channel:
+        while not channel.pressure.is_short:
+            used = channel.pressure.used_bytes
+            await asyncio.wait_for(channel.append(bytes(KIB)), PATIENCE_S)
+
+        assert 0.8 * channel.pressure.ordinary_bytes < used <= channel.pressure.ordinary_bytes

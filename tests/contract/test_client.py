@@ -10,7 +10,7 @@ import pytest
 
 import holdfast
 from holdfast.client.client import Client
-from holdfast.client.recipient import Incoming
+from holdfast.client.receiving.incoming import Incoming
 from holdfast.errors import Closed, TimedOut
 from tests.contract.places import name, server, url
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import holdfast
 import holdfast.blocking
-from holdfast.client.received import Received
+from holdfast.client.receiving.received_event import Received
 from tests.contract.places import name, server, url
 
 __all__ = ["name", "server", "url"]

@@ -16,6 +16,7 @@ from holdfast.errors import (
     BadUrl,
     Closed,
     NoSuchDestination,
+    NotEmpty,
     Refused,
     TimedOut,
     Unreachable,
@@ -98,9 +99,21 @@ def test_topics_and_administration_have_the_same_names(url: str, name: str) -> N
         with client.subscribe(name, "pager") as incoming:
             assert incoming.next(timeout=10).data == "x"
         assert [each["name"] for each in client.subscriptions(name)] == ["pager"]
-        client.delete_subscription(name, "pager")
+        with pytest.raises(NotEmpty):
+            client.delete(name)
+        with pytest.raises(NotEmpty):
+            client.create_subscription(name, "pager", selector="n > 1")
+        client.create_subscription(name, "pager", selector="n > 1", replace=True)
+        client.topic(name).send("y", properties={"n": 2})
+        with pytest.raises(NotEmpty), client.topic(name).subscribe("pager") as incoming:
+            pass
+        with client.topic(name).subscribe("pager", replace=True), client.subscribe(name, "pager2", replace=True):
+            client.topic(name).send("z")
+        with pytest.raises(NotEmpty):
+            client.delete_subscription(name, "pager")
+        client.delete_subscription(name, "pager", force=True)
         assert name in {each["name"] for each in client.destinations()}
-        client.delete(name)
+        client.delete(name, force=True)
         with pytest.raises(NoSuchDestination):
             client.describe(name)
         client.create_queue(name, redelivery_limit=1)

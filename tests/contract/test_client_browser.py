@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.client.browser import Browser
+from holdfast.client.reading.browser import Browser
 from holdfast.errors import BadSelector, BadSetting, Closed, NoSuchDestination, NoSuchSubscription, WrongKind
 from tests.contract.places import name, server, url
 from tests.contract.test_client_subscriptions import send, take

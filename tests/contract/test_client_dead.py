@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 import holdfast
-from holdfast.client.browser import BrowsedEvent
 from holdfast.client.client import Client
+from holdfast.client.reading.browser import BrowsedEvent
 from holdfast.errors import BadName, BadSetting, NoSuchPosition, TimedOut
 from tests.contract.places import name, server, url
+from tests.waiting import until
 
 __all__ = ["name", "server", "url"]
 
@@ -68,7 +70,8 @@ async def test_an_event_delivered_too_often_is_dead_as_redelivered_b20(url: str,
 async def test_an_expired_event_is_dead_as_expired_b20(url: str, name: str) -> None:
     async with holdfast.connect(url) as client:
         await client.queue(name).send("brief", ttl_ms=1)
-        await asyncio.sleep(0.01)
+        sent = time.time()
+        await until(lambda: time.time() > sent + 0.01, "it has expired")
         async with client.queue(name).receive():
             event = await until_dead(client, name)
 
@@ -78,7 +81,7 @@ async def test_an_expired_event_is_dead_as_expired_b20(url: str, name: str) -> N
 async def test_what_waits_in_a_queue_that_is_deleted_is_dead_as_deleted_b20(url: str, name: str) -> None:
     async with holdfast.connect(url) as client:
         await client.queue(name).send("left behind")
-        await client.delete(name)
+        await client.delete(name, force=True)
 
         (event,) = await dead_of(client, name)
 
@@ -202,7 +205,8 @@ async def test_two_who_replay_the_same_events_at_once_bring_back_each_once(url: 
 async def test_what_expired_has_no_end_to_its_life_once_it_is_replayed(url: str, name: str) -> None:
     async with holdfast.connect(url) as client:
         await client.queue(name).send("brief", ttl_ms=1)
-        await asyncio.sleep(0.01)
+        sent = time.time()
+        await until(lambda: time.time() > sent + 0.01, "it has expired")
         async with client.queue(name).receive() as incoming:
             dead = await until_dead(client, name)
 
@@ -215,7 +219,7 @@ async def test_what_expired_has_no_end_to_its_life_once_it_is_replayed(url: str,
 async def test_what_was_in_a_queue_that_is_gone_is_replayed_into_a_new_one(url: str, name: str) -> None:
     async with holdfast.connect(url) as client:
         await client.queue(name).send("left behind")
-        await client.delete(name)
+        await client.delete(name, force=True)
 
         (dead,) = await dead_of(client, name)
         await client.dead.replay([dead.position])
@@ -293,7 +297,7 @@ async def test_a_large_dead_event_is_replayed_among_others_once_with_all_its_att
     async with holdfast.connect(url) as client:
         sent = await client.queue(name).send_stream(large, type="picture", subject="s", properties={"of": name}, priority=7)
         await client.queue(name).send("small", properties={"of": name})
-        await client.delete(name)
+        await client.delete(name, force=True)
 
         replayed = await client.dead.replay(selector=f"of = '{name}'")
 

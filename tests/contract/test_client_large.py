@@ -14,9 +14,10 @@ import pytest
 
 import holdfast
 import holdfast.blocking
-from holdfast.client.stream import FRAGMENT_BYTES
+from holdfast.client.assembly.stream_sender import FRAGMENT_BYTES
 from holdfast.errors import BadEvent, Closed, NoSuchPosition, Refused, TooLarge
 from tests.contract.places import name, server, url
+from tests.waiting import turn_loop
 
 __all__ = ["name", "server", "url"]
 
@@ -244,8 +245,7 @@ async def test_a_read_that_is_cancelled_loses_nothing_and_the_next_one_goes_on(u
         async with event.open_stream() as stream:
             while len(found) < len(LARGE):
                 reading = asyncio.create_task(stream.read(2 * FRAGMENT_BYTES + 7))
-                for _ in range(turns):  # each time it is cancelled a little later
-                    await asyncio.sleep(0)
+                await turn_loop(turns)  # each time it is cancelled a little later
                 cancelled += reading.cancel()
                 turns += 1
                 (part,) = await asyncio.gather(reading, return_exceptions=True)

@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.channel.journal.draft import Draft, Outcome
 from holdfast.channel.journal.group_commit import GroupCommit
+from holdfast.channel.journal.run import Draft, Outcome
 from holdfast.client.client import Client
 from holdfast.errors import LinkLost, OutcomeUnknown, Unreachable
+from tests import effort
 from tests.contract.places import CuttingProxy, server
 from tests.server_process import ServerProcess, free_port
+from tests.waiting import turn_loop, until
 
 __all__ = ["server"]
 
@@ -27,16 +29,12 @@ async def until_linked(client: Client) -> None:
 
 
 async def until_unlinked(client: Client) -> None:
-    for _ in range(100_000):
-        if not client.is_linked:
-            return
-        await asyncio.sleep(0)
-    pytest.fail("the client did not notice the cut")
+    await until(lambda: not client.is_linked, "the client notices the cut")
 
 
 async def test_a_pipeline_goes_on_through_cuts_and_every_event_counts_once(server: ServerProcess) -> None:
     """B10, rule 6."""
-    count = 20_000
+    count = effort.rounds(short=12_500, long=50_000)
     async with CuttingProxy(server.port) as proxy, holdfast.connect(proxy.url) as client:
         queue = client.queue("pipeline-through-cuts")
         async with queue.pipeline() as pipeline:
@@ -105,16 +103,17 @@ async def test_a_question_that_was_never_asked_says_why(server: ServerProcess) -
 
 
 async def test_single_sends_go_on_through_cuts_and_every_event_counts_once(server: ServerProcess) -> None:
+    count = effort.rounds(short=32, long=200)
     async with CuttingProxy(server.port) as proxy, holdfast.connect(proxy.url) as client:
         queue = client.queue("sends-through-cuts")
-        for number in range(60):
+        for number in range(count):
             if number % 7 == 3:
                 asyncio.get_running_loop().call_soon(proxy.cut)
             await queue.send(number)
 
         async with queue.receive() as incoming:
-            seen = Counter([(await incoming.next(timeout=10)).data for _ in range(60)])
-        assert seen == Counter(range(60))
+            seen = Counter([(await incoming.next(timeout=10)).data for _ in range(count)])
+        assert seen == Counter(range(count))
 
 
 async def test_what_is_held_stays_held_through_a_cut_and_its_confirms_count(server: ServerProcess) -> None:
@@ -213,7 +212,7 @@ async def test_one_server_of_several_is_enough(server: ServerProcess) -> None:
 async def test_a_question_that_was_under_way_when_the_link_was_lost_has_an_unknown_outcome(server: ServerProcess) -> None:
     async with CuttingProxy(server.port) as proxy, holdfast.connect(proxy.url) as client:
         asking = asyncio.get_running_loop().create_task(client.create_queue("under-way"))
-        await asyncio.sleep(0)
+        await turn_loop()
         proxy.cut()
 
         with pytest.raises(LinkLost, match="may have been done"):

@@ -42,6 +42,32 @@ async def refused(kind: type[HoldfastError], call: Callable[[], Awaitable[Any]],
             await call()
 
 
+# --- options that do not exist ---------------------------------------------------------------------------------------
+
+
+async def test_an_option_that_does_not_exist_is_named_with_those_that_do() -> None:
+    wrong: Any = {"selectr": "amount > 100"}
+    async with holdfast.connect("memory:") as client:
+        for call in (client.queue("q").receive, client.topic("t").subscribe, client.subscribe):
+            with pytest.raises(TypeError, match=r"no option 'selectr'; it has: .*selector"):
+                call(**wrong)
+        for look in (client.queue("q").browse, client.reading):
+            with pytest.raises(TypeError, match="'selectr'"):
+                look(*(["q"] if look == client.reading else []), **wrong)
+        with pytest.raises(TypeError, match="no option 'selectr'; it has: shared, no_local, selector, replace"):
+            await client.create_subscription("t", "audit", **wrong)
+        with pytest.raises(BadSetting, match="no setting 'selectr'; there are: redelivery_limit"):
+            await client.create_queue("q", **wrong)
+
+
+def test_the_blocking_client_names_it_before_the_receiver_is_opened() -> None:
+    wrong: Any = {"credits": 7}
+    with holdfast.blocking.connect("memory:") as client:
+        for call in (client.queue("q").receive, client.topic("t").subscribe, client.subscribe):
+            with pytest.raises(TypeError, match=r"no option 'credits'; it has: .*credit_bytes"):
+                call(**wrong)
+
+
 # --- not opened, opened twice, closed --------------------------------------------------------------------------------
 
 
@@ -185,7 +211,7 @@ async def test_a_redelivery_limit_that_is_none_is_refused_by_client_and_server(u
 
 async def test_an_action_that_does_not_exist_is_refused_with_those_that_do(url: str) -> None:
     async with holdfast.connect(url) as client:
-        await refused(BadSetting, lambda: client._manage("explode", None), "there are: configure, create")
+        await refused(BadSetting, lambda: client._manage("explode", None), "there are: .*configure, create")
 
 
 @pytest.mark.parametrize("events", ["text", b"bytes", {"a": 1}, holdfast.Event(data=1), None, 7])
@@ -268,7 +294,7 @@ def test_a_log_handler_with_a_destination_that_cannot_be_is_refused_when_it_is_m
     assert not (tmp_path / "r").exists()
 
 
-@pytest.mark.parametrize("delay", ["5", None, float("nan"), -1])
+@pytest.mark.parametrize("delay", ["5", [], float("nan"), -1])
 async def test_a_delay_that_is_no_number_of_seconds_is_refused_and_the_event_is_still_held(
     url: str, name: str, delay: Any
 ) -> None:

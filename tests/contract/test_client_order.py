@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import time
 
@@ -11,9 +12,10 @@ import pytest
 import holdfast
 import holdfast.blocking
 from holdfast.client.client import Client
-from holdfast.client.recipient import Incoming
+from holdfast.client.receiving.incoming import Incoming
 from holdfast.errors import BadSelector, TimedOut
 from tests.contract.places import name, server, url
+from tests.waiting import until
 
 __all__ = ["name", "server", "url"]
 
@@ -30,10 +32,11 @@ async def nothing_comes(incoming: Incoming) -> bool:
     return False
 
 
-async def until(client: Client, queue: str, waiting: int) -> None:
-    async with asyncio.timeout(10):
-        while (await client.describe(queue))["waiting"] != waiting:  # noqa: ASYNC110  # the server expires in its own time
-            await asyncio.sleep(0.02)
+async def until_waiting(client: Client, queue: str, waiting: int) -> None:
+    async def is_so() -> bool:
+        return bool((await client.describe(queue))["waiting"] == waiting)
+
+    await until(is_so, f"{waiting} events wait in {queue}")
 
 
 async def test_messages_of_higher_priority_are_delivered_first_and_in_order_within_one(url: str, name: str) -> None:
@@ -53,7 +56,7 @@ async def test_what_comes_back_goes_before_its_own_priority_and_not_before_a_hig
         async with queue.receive(credit=2) as incoming:
             first, second = await take(incoming, 2)
             assert [first.data, second.data] == [2, 0]
-            await second.release()
+            await second.release(delay=0)
             await first.confirm()
         await queue.send(3, priority=9)
         async with queue.receive() as incoming:
@@ -76,14 +79,15 @@ async def test_an_expired_message_is_not_delivered_and_the_rest_of_its_batch_is(
     async with holdfast.connect(url) as client:
         queue = client.queue(name)
         await queue.send_many([holdfast.Event(data=number, ttl_ms=1 if number % 3 == 1 else None) for number in range(10)])
-        await asyncio.sleep(0.01)
+        sent = time.time()
+        await until(lambda: time.time() > sent + 0.01, "they have expired")
         async with queue.receive() as incoming:
             events = await take(incoming, 7)
             assert [event.data for event in events] == [0, 2, 3, 5, 6, 8, 9]
             assert await nothing_comes(incoming)
             for event in events:
                 await event.confirm()
-        await until(client, name, 0)
+        await until_waiting(client, name, 0)
 
 
 async def test_confirming_around_an_expired_message_does_not_confirm_it(url: str, name: str) -> None:
@@ -94,7 +98,8 @@ async def test_confirming_around_an_expired_message_does_not_confirm_it(url: str
         await queue.send_many(
             [holdfast.Event(data=number, properties=marks, ttl_ms=1 if number == 1 else None) for number in range(3)]
         )
-        await asyncio.sleep(0.01)
+        sent = time.time()
+        await until(lambda: time.time() > sent + 0.01, "they have expired")
         async with queue.receive() as incoming:
             for event in await take(incoming, 2):
                 await event.confirm()
@@ -110,7 +115,7 @@ async def test_messages_that_nobody_receives_expire_too(url: str, name: str) -> 
         await client.queue(name).send_many([holdfast.Event(data=number, ttl_ms=50) for number in range(20)])
         await client.queue(name).send("stays")
 
-        await until(client, name, 1)
+        await until_waiting(client, name, 1)
 
 
 async def test_the_messages_of_a_group_go_to_one_consumer_in_order(url: str, name: str) -> None:
@@ -119,14 +124,11 @@ async def test_the_messages_of_a_group_go_to_one_consumer_in_order(url: str, nam
         async with queue.receive(credit=50) as one, queue.receive(credit=50) as two:
             await queue.send_many([holdfast.Event(data=number, group=f"g{number % 4}") for number in range(40)])
             seen: dict[int, list[holdfast.ReceivedEvent]] = {}
-            for _ in range(40):
-                for number, incoming in enumerate((one, two)):
-                    try:
-                        seen.setdefault(number, []).append(await incoming.next(timeout=0.05))
-                    except TimedOut:
-                        continue
-                if sum(map(len, seen.values())) == 40:
-                    break
+            async with asyncio.timeout(60):
+                while sum(map(len, seen.values())) < 40:
+                    for number, incoming in enumerate((one, two)):
+                        with contextlib.suppress(TimedOut):
+                            seen.setdefault(number, []).append(await incoming.next(timeout=0.05))
 
         groups = [{event.group for event in events} for events in seen.values()]
         assert sum(map(len, groups)) == 4 and all(groups), "each group has one receiver, and both have some"
@@ -199,8 +201,8 @@ async def test_a_released_message_waits_as_long_as_the_redelivery_delay_says(url
             waits = []
             for _ in range(3):
                 event = await incoming.next(timeout=10)
-                await event.release()
                 waits.append(time.monotonic())
+                await event.release()
             await incoming.next(timeout=10)
             waits.append(time.monotonic())
 

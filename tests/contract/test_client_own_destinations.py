@@ -115,10 +115,10 @@ async def test_the_server_does_what_an_event_to_admin_asks_for_and_answers_it_b1
 @pytest.mark.parametrize(
     ("type", "data", "code", "said"),
     [
-        ("holdfast.admin.create", {"name": "q", "kind": "heap"}, "bad-setting", "a queue or a topic, not 'heap'"),
+        ("holdfast.admin.create", {"name": "q", "kind": "heap"}, "bad-setting", "kind is queue or topic, not 'heap'"),
         ("holdfast.admin.create", {"kind": "queue"}, "bad-setting", "name must be given"),
         ("holdfast.admin.create", [1], "bad-event", "send the arguments as a JSON object"),
-        ("holdfast.admin.fly", {}, "bad-setting", "there is no action 'fly'; there are: configure, create"),
+        ("holdfast.admin.fly", {}, "bad-setting", "there is no action 'fly'; there are: all_subscriptions, configure, create"),
         ("order.placed", {}, "bad-event", "the type of an event to _ADMIN is holdfast.admin.ACTION"),
         ("holdfast.admin.describe", {"name": "nowhere"}, "no-such-destination", "there is no destination 'nowhere'"),
     ],

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import holdfast
-from holdfast.errors import SubscriptionInUse
+from holdfast.errors import BadPattern, SubscriptionInUse
 from tests.contract.places import name, server, url
 from tests.contract.test_client_subscriptions import described, is_silent, take
 
@@ -115,3 +115,21 @@ async def test_a_wildcard_does_not_receive_what_holdfast_says_of_itself(url: str
         await client.topic(name).send(2, subject=name)
 
         assert await take(incoming, 1) == [2]
+
+
+async def test_the_wildcards_of_mqtt_are_refused_where_a_topic_is_named_and_ours_are_said(url: str, name: str) -> None:
+    async with holdfast.connect(url) as client:
+        for topic in (f"{name}.#", f"{name}.+"):
+            with pytest.raises(BadPattern, match=r"write \*\* for any number of words and \* for one word"):
+                client.subscribe(topic)
+
+
+async def test_a_word_of_a_wildcard_is_never_empty(url: str, name: str) -> None:
+    async with holdfast.connect(url) as client:
+        for topic in (f"{name}.", f"{name}.new"):
+            await client.create_topic(topic)
+        async with client.subscribe(f"{name}.*") as incoming:
+            await client.topic(f"{name}.").send("empty")
+            await client.topic(f"{name}.new").send("new")
+
+            assert await take(incoming, 1) == ["new"]

@@ -11,7 +11,7 @@ import pytest
 import holdfast
 import holdfast.blocking
 from holdfast.client.client import Client
-from holdfast.client.reading import Reading, ReadSlice
+from holdfast.client.reading.place_reader import Reading, ReadSlice
 from holdfast.errors import (
     AlreadyConfirmed,
     BadName,
@@ -21,7 +21,7 @@ from holdfast.errors import (
     NoSuchSubscription,
     SubscriptionInUse,
 )
-from holdfast.event.bounds import Bounds
+from holdfast.event.extent import Bounds
 from tests.contract.places import name, server, url
 
 __all__ = ["name", "server", "url"]

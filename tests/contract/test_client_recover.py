@@ -9,10 +9,11 @@ import pytest
 
 import holdfast
 import holdfast.blocking
-from holdfast.client.recipient import Incoming
+from holdfast.client.receiving.incoming import Incoming
 from holdfast.errors import Closed, HoldfastError, Refused, TransactionAborted
 from tests.contract.places import CuttingProxy, name, server, url
 from tests.server_process import ServerProcess
+from tests.waiting import turn_loop, until
 
 __all__ = ["name", "server", "url"]
 
@@ -182,7 +183,7 @@ async def test_many_recoveries_at_once_are_one_after_the_other(url: str, name: s
 async def test_whoever_waits_for_an_event_while_the_session_is_recovered_gets_one(url: str, name: str) -> None:
     async with holdfast.connect(url) as client, client.queue(name).receive() as incoming:
         waiting = asyncio.create_task(incoming.next(timeout=20))
-        await asyncio.sleep(0)
+        await turn_loop()
         await client.recover()
         await client.queue(name).send("late")
 
@@ -196,8 +197,7 @@ async def test_a_receiver_that_is_closed_while_the_session_is_recovered_stays_cl
             incoming = await client.queue(name).receive().open()
             await take(incoming, 2)
             recovering = asyncio.create_task(client.recover())
-            for _ in range(turns):
-                await asyncio.sleep(0)
+            await turn_loop(turns)
             await incoming.close()
             await recovering
 
@@ -212,9 +212,8 @@ async def test_a_queue_that_is_deleted_while_the_session_is_recovered_is_not_cre
             await client.queue(name).send_many(range(3))
             incoming = await session.queue(name).receive().open()
             await take(incoming, 1)
-            deleting = asyncio.create_task(client.delete(name))
-            for _ in range(turns):
-                await asyncio.sleep(0)
+            deleting = asyncio.create_task(client.delete(name, force=True))
+            await turn_loop(turns)
             with contextlib.suppress(HoldfastError):
                 await session.recover()
             await deleting
@@ -258,8 +257,7 @@ async def test_a_link_that_is_lost_while_recovering_changes_nothing(server: Serv
                 assert [event.data for event in taken] == list(range(5))
                 assert all(event.deliveries >= times for event in taken)
                 recovering = asyncio.create_task(client.recover())
-                for _ in range(times):
-                    await asyncio.sleep(0)
+                await turn_loop(times)
                 proxy.cut()
                 await recovering
             for event in await take(incoming, 30):
@@ -274,8 +272,7 @@ async def test_a_recovery_that_cannot_be_finished_says_so_and_may_be_asked_for_a
             await take(incoming, 3)
             proxy.is_refusing = True
             proxy.cut()
-            while client.is_linked:  # noqa: ASYNC110  # there is nothing to wait on: the loop has to turn
-                await asyncio.sleep(0)
+            await until(lambda: not client.is_linked, "the client notices the cut")
 
             with pytest.raises(HoldfastError):
                 await client.recover(timeout=0.1)

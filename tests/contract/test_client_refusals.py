@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.errors import BadEvent, BadName, BadSetting, NoSuchDestination, Refused, TooLarge, WrongKind
+from holdfast.errors import (
+    BadEvent,
+    BadName,
+    BadSetting,
+    NoSuchDestination,
+    NotEmpty,
+    Refused,
+    SubscriptionInUse,
+    TooLarge,
+    WrongKind,
+)
 from tests.contract.places import name, server, url
 
 __all__ = ["name", "server", "url"]
@@ -148,9 +158,56 @@ async def test_subscriptions_are_created_listed_and_deleted(url: str, name: str)
 
         assert [each["name"] for each in await client.subscriptions(name)] == ["pager"]
         async with client.subscribe(name, "pager") as incoming:
-            assert (await incoming.next(timeout=10)).data == 1
+            await (await incoming.next(timeout=10)).confirm()
         await client.delete_subscription(name, "pager")
         assert await client.subscriptions(name) == []
+
+
+async def test_what_waits_keeps_a_queue_a_topic_and_a_subscription_from_being_deleted_without_force(url: str, name: str) -> None:
+    async with holdfast.connect(url) as client:
+        await client.create_topic(f"{name}-topic")
+        await client.create_subscription(f"{name}-topic", "pager")
+        await client.create_subscription(f"{name}-to*", "all")
+        await client.topic(f"{name}-topic").send_many([1, 2, 3])
+        await client.queue(name).send_many([1, 2])
+
+        with pytest.raises(NotEmpty, match=r"2 events wait in it; .*force=True") as refused:
+            await client.delete(name)
+        with pytest.raises(NotEmpty, match=r"3 events wait in it \(3 in subscription 'pager'\)"):
+            await client.delete(f"{name}-topic")
+        with pytest.raises(NotEmpty, match="3 events wait in it"):
+            await client.delete_subscription(f"{name}-topic", "pager")
+        with pytest.raises(NotEmpty, match="3 events wait in it"):
+            await client.delete_subscription(f"{name}-to*", "all")
+        assert refused.value.fields["waiting"] == (await client.describe(name))["waiting"] == 2
+
+        await client.delete_subscription(f"{name}-to*", "all", force=True)
+        await client.delete_subscription(f"{name}-topic", "pager", force=True)
+        await client.delete(f"{name}-topic")
+        await client.delete(name, force=True)
+        assert not [each for each in await client.destinations() if each["name"].startswith(name)]
+
+
+async def test_what_is_in_flight_keeps_a_queue_from_being_deleted_without_force(url: str, name: str) -> None:
+    async with holdfast.connect(url) as client:
+        await client.queue(name).send(1)
+        async with client.queue(name).receive() as incoming:
+            event = await incoming.next(timeout=10)
+            with pytest.raises(NotEmpty, match="1 event waits in it"):
+                await client.delete(name)
+            await event.confirm()
+
+        await client.delete(name)
+
+
+async def test_a_topic_is_not_deleted_under_whoever_owns_a_subscription_of_it(url: str, name: str) -> None:
+    async with holdfast.connect(url) as client:
+        await client.create_topic(name)
+        async with client.reading(name, "lake").owner():
+            with pytest.raises(SubscriptionInUse, match=r"owned by session .* stop that query"):
+                await client.delete(name, force=True)
+
+        await client.delete(name)
 
 
 async def test_deleting_a_queue_ends_its_receivers_with_the_reason(url: str, name: str) -> None:

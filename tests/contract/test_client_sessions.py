@@ -8,18 +8,18 @@ import pytest
 
 import holdfast
 import holdfast.blocking
-from holdfast.client import connection
 from holdfast.client.checks import ConfirmMode
+from holdfast.client.connection import connection
 from holdfast.errors import BadSetting, Closed, Refused, TimedOut, Unreachable
 from tests.contract.places import CuttingProxy, name, server, url
 from tests.server_process import ServerProcess
+from tests.waiting import until
 
 __all__ = ["name", "server", "url"]
 
 
 async def unlinked(client: holdfast.Client) -> None:
-    while client.is_linked:  # noqa: ASYNC110  # there is nothing to wait on: the loop has to turn
-        await asyncio.sleep(0)
+    await until(lambda: not client.is_linked, "the client notices the cut")
 
 
 async def test_a_session_sends_and_receives_as_a_client_does(url: str, name: str) -> None:

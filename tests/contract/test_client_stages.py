@@ -10,8 +10,8 @@ import pytest
 
 import holdfast
 import holdfast.blocking
+from holdfast.client.assembly.stage import Staged
 from holdfast.client.client import Client
-from holdfast.client.staging import Staged
 from holdfast.errors import BadName, BadSetting, Closed, NotPublished, StageExists, TooLarge, WrongKind
 from holdfast.event import batch
 from holdfast.event.identifier import Counter

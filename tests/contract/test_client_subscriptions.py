@@ -10,8 +10,17 @@ import pytest
 
 import holdfast
 from holdfast.client.client import Client
-from holdfast.client.recipient import Incoming
-from holdfast.errors import BadName, BadPattern, BadSelector, BadSetting, NoSuchSubscription, SubscriptionInUse, TimedOut
+from holdfast.client.receiving.incoming import Incoming
+from holdfast.errors import (
+    BadName,
+    BadPattern,
+    BadSelector,
+    BadSetting,
+    NoSuchSubscription,
+    NotEmpty,
+    SubscriptionInUse,
+    TimedOut,
+)
 from tests.contract.places import name, server, url
 
 __all__ = ["name", "server", "url"]
@@ -42,7 +51,7 @@ async def send(client: Client, topic: str, values: Iterable[int]) -> None:
         await client.topic(topic).send(n, properties={"n": n})
 
 
-async def described(client: Client, topic: str, subscription: str) -> dict[str, Any]:
+async def described(client: Client, topic: str, subscription: str) -> holdfast.SubscriptionDescription:
     return next(each for each in await client.subscriptions(topic) if each["name"] == subscription)
 
 
@@ -138,10 +147,29 @@ async def test_the_subscriptions_of_one_topic_have_each_their_own_selector(url: 
         assert await take(everything, 4) == [0, 1, 2, 3]
 
 
-async def test_a_durable_subscription_with_another_selector_is_made_anew(url: str, name: str) -> None:
+@pytest.mark.parametrize("terms", [{"selector": "n = 2"}, {"selector": "n = 1", "no_local": True}, {}])
+async def test_a_durable_subscription_in_which_something_waits_keeps_its_terms_unless_replace_is_said(
+    url: str, name: str, terms: dict[str, Any]
+) -> None:
     async with holdfast.connect(url) as client:
         async with client.subscribe(name, "audit", selector="n = 1"):
             await send(client, name, [1, 2])
+
+        with pytest.raises(NotEmpty, match=r"1 event waits in it.*replace=True"):
+            await client.subscribe(name, "audit", **terms).open()
+        with pytest.raises(NotEmpty, match=r"1 event waits in it.*replace=True"):
+            await client.create_subscription(name, "audit", **terms)
+        assert (await described(client, name, "audit"))["waiting"] == 1
+
+        async with client.subscribe(name, "audit", **terms, replace=True):
+            assert (await described(client, name, "audit"))["waiting"] == 0
+
+
+async def test_a_durable_subscription_in_which_nothing_waits_takes_another_selector(url: str, name: str) -> None:
+    async with holdfast.connect(url) as client:
+        async with client.subscribe(name, "audit", selector="n = 1") as incoming:
+            await send(client, name, [1, 2])
+            assert await take(incoming, 1) == [1]
 
         async with client.subscribe(name, "audit", selector="n = 2") as incoming:
             await send(client, name, [1, 2])
@@ -159,13 +187,18 @@ async def test_a_durable_subscription_that_is_received_from_cannot_be_made_anew(
         assert await take(incoming, 1) == [1]
 
 
-async def test_a_subscription_is_shared_or_not_for_its_whole_life(url: str, name: str) -> None:
+async def test_a_subscription_is_shared_or_not_until_it_is_replaced(url: str, name: str) -> None:
     async with holdfast.connect(url) as client:
         await client.create_topic(name)
         await client.create_subscription(name, "audit")
+        await send(client, name, [1, 2])
 
-        with pytest.raises(SubscriptionInUse, match="not shared"):
+        with pytest.raises(SubscriptionInUse, match=r"not shared.*replace=True.*2 events wait in it"):
             await client.subscribe(name, "audit", shared=True).open()
+
+        await client.create_subscription(name, "audit", shared=True, replace=True)
+        found = await described(client, name, "audit")
+        assert (found["is_shared"], found["waiting"]) == (True, 0)
 
 
 async def test_with_no_local_a_subscription_gets_nothing_that_its_own_client_sends(url: str, name: str) -> None:

@@ -13,6 +13,7 @@ from holdfast.client.client import Client
 from holdfast.errors import AccessDenied, BadEvent, NoReply, NoSuchDestination, Refused
 from tests.contract.places import name, server, url
 from tests.contract.test_client_subscriptions import take
+from tests.waiting import turn_loop
 
 __all__ = ["name", "server", "url"]
 
@@ -186,7 +187,7 @@ async def test_a_request_says_itself_where_its_reply_goes(name: str) -> None:
 async def test_a_correlation_id_that_waits_for_its_reply_is_refused(name: str) -> None:
     async with holdfast.connect("memory:") as client:
         first = asyncio.create_task(client.queue(name).request(1, correlation_id="same", timeout=10))
-        await asyncio.sleep(0)
+        await turn_loop()
 
         with pytest.raises(BadEvent, match="waits for its reply"):
             await client.queue(name).request(2, correlation_id="same")
@@ -198,8 +199,7 @@ async def test_requests_that_are_cancelled_leave_one_queue_for_replies_however_m
     async with holdfast.connect(f"memory:{name}") as client:
         for turns in range(20):  # each is cancelled a little later
             asking = asyncio.create_task(client.queue(name).request(turns, timeout=10))
-            for _ in range(turns):
-                await asyncio.sleep(0)
+            await turn_loop(turns)
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
 

@@ -138,7 +138,7 @@ async def test_a_commit_that_confirms_what_another_has_finished_aborts_whole(url
         tx = client.transaction()
         await tx.queue(f"{name}-out").send("never")
         await tx.confirm(event)
-        incoming.note_confirm(event.position, incoming.generation)
+        incoming._receiver.verdicts.confirm(event.position, event.slice.generation)
         await incoming.settled()
 
         with pytest.raises(TransactionAborted, match="finished already"):

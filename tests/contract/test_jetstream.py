@@ -11,10 +11,10 @@ import nats
 import pytest
 
 from holdfast.channel.channel import Purpose, Receipt
-from holdfast.channel.jetstream import JetStreamChannel, JetStreamSettings
 from holdfast.channel.jetstream.entries import Entries
+from holdfast.channel.jetstream.jetstream_channel import JetStreamChannel
 from holdfast.channel.jetstream.reader import Reader
-from holdfast.channel.jetstream.settings import Names
+from holdfast.channel.jetstream.settings import JetStreamSettings, Names
 from holdfast.errors import BadName, BadSetting, Blocked, Damaged, HoldfastError, OutcomeUnknown, Unavailable
 from tests.contract.channels import KIB, MIB, PATIENCE_S, append_all, commands, fill, read_up_to, reading
 from tests.nats_server import NatsServer

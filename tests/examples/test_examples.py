@@ -36,11 +36,10 @@ def test_the_first_program_sends_receives_and_confirms_and_does_so_again(tmp_pat
     assert first != second
 
 
-def test_the_readme_shows_the_first_programs() -> None:
+def test_the_readme_shows_the_first_program() -> None:
     programs = re.findall(r"```python\n(.+?)```", (TOP / "README.md").read_text(), re.DOTALL)
-    examples = [(TOP / "examples" / name).read_text() for name in ("first_program.py", "first_table.py")]
 
-    assert programs == examples
+    assert programs == [(TOP / "examples" / "first_program.py").read_text()]
 
 
 def test_the_boot_recorder_delivers_what_was_recorded_before_the_server_existed_first(tmp_path: Path) -> None:
@@ -51,6 +50,17 @@ def test_the_boot_recorder_delivers_what_was_recorded_before_the_server_existed_
         "disks mounted",
         "network is down",
         "sent when the server was up",
+    ]
+
+
+def test_the_worker_invoices_what_it_can_and_says_why_it_cannot_the_rest(tmp_path: Path) -> None:
+    out = _run(str(TOP / "examples" / "worker.py"), folder=tmp_path)
+
+    assert sorted(out.splitlines()) == [
+        "dead: {'sku': 'nine'}: the data does not fit Order: Expected `int`, got `str` - at `$.sku`",
+        "dead: {'sku': 9, 'count': 1000}: ValueError: 1000 are not in stock",
+        "invoice for 1 of 7",
+        "invoice for 3 of 8",
     ]
 
 

@@ -18,16 +18,25 @@ import typer.main
 
 from holdfast.cli.failure import EXIT_CODES, USAGE
 from holdfast.cli.main import app
-from holdfast.node import users_file
-from holdfast.spark.pipelines.registry import PIPELINES
+from holdfast.node.login import users_file
+from holdfast.spark.pipelines.running.registry import PIPELINES
+from tests import effort
 from tests.certificates import Authority
 from tests.server_process import ServerProcess
 
 SERVE = "holdfast serve"
+WORK = "holdfast work"
 BENCH = "holdfast bench"
+MAKING = {"holdfast send", "holdfast record", "holdfast destination create", "holdfast subscription create", "holdfast user add"}
 # Spark takes seconds to start: what these run is checked and not started. `tests/spark` runs each of them.
 ON_SPARK = {f"holdfast pipeline {pipeline.name}" for pipeline in PIPELINES}
 
+WORKER = """
+import holdfast
+
+worker = holdfast.Worker()
+worker.queue("work")(print)
+"""
 PIPELINE_SETTINGS = """
 destinations = "orders"
 [archive]
@@ -89,10 +98,25 @@ def _serve(example: str, folder: Path, environment: dict[str, str]) -> None:
     assert process.returncode == 0, f"{example}\n{errors}"
 
 
+def _work(example: str, folder: Path, environment: dict[str, str]) -> None:
+    """A worker says what it works on, and stops in good order."""
+    with subprocess.Popen(
+        ["sh", "-c", f"exec {example}"], cwd=folder, env=environment, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        said = next((line for line in process.stderr if "works on queue 'work'" in line), "")
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+    assert said, f"{example}\n{errors}"
+    assert process.returncode == 0, f"{example}\n{errors}"
+
+
 def _prepare(folder: Path) -> None:
     """What the examples take for granted: a certificate, a users file, a lake table, what a pipeline is told and given."""
     folder.mkdir()
     (folder / "pipeline.toml").write_text(PIPELINE_SETTINGS)
+    (folder / "holdfast.toml").write_text('data = "configured"\n')
+    (folder / "tasks.py").write_text(WORKER)
     (folder / "rules.toml").write_text('[[rule]]\nname = "many"\nwindow = "1m"\nthreshold = 100\n')
     (folder / "sent.jsonl").write_text('{"destination": "orders", "id": "1", "position": 262144}\n')
     deltalake.write_deltalake(folder / "lake" / "events", pa.table({"date": ["2026-11-16"], "id": ["1"]}), partition_by=["date"])
@@ -102,13 +126,21 @@ def _prepare(folder: Path) -> None:
     users_file.add(folder / "users.toml", "operator", "", "operator.example.com")
 
 
+def _tried() -> list[tuple[str, str]]:
+    """Return all examples; in a short run one of each command, and those that make what others need: each is a process."""
+    first = dict(reversed(EXAMPLES))
+    return [(name, example) for name, example in EXAMPLES if effort.IS_LONG or name in MAKING or first[name] == example]
+
+
 @pytest.mark.slow
 def test_every_example_in_a_help_text_runs(tmp_path: Path, environment: dict[str, str]) -> None:
     _prepare(tmp_path / "here")
 
-    for name, example in EXAMPLES:
+    for name, example in _tried():
         if name == SERVE:
             _serve(example, tmp_path / "here", environment)
+        elif name == WORK:
+            _work(example, tmp_path / "here", environment)
         elif name in ON_SPARK:
             _run(f"{example} --check", tmp_path / "here", environment)
         elif name != BENCH:
@@ -117,7 +149,7 @@ def test_every_example_in_a_help_text_runs(tmp_path: Path, environment: dict[str
 
 @pytest.mark.slow
 def test_the_bench_runs_in_under_twenty_seconds_on_a_quiet_machine(tmp_path: Path, environment: dict[str, str]) -> None:
-    for example in _section(COMMANDS[BENCH], "Examples"):
+    for example in _section(COMMANDS[BENCH], "Examples")[: effort.rounds(short=1, long=10)]:
         _run(example, tmp_path, environment)
 
 
@@ -139,3 +171,18 @@ def test_the_help_of_a_command_has_a_sentence_examples_and_exit_codes(name: str)
 def test_every_option_and_argument_says_what_it_is_for(name: str) -> None:
     for parameter in COMMANDS[name].params:
         assert parameter.help, f"{name} {parameter.name}"
+
+
+@pytest.mark.parametrize("name", [name for name, each in COMMANDS.items() if any(p.name == "selector" for p in each.params)])
+def test_whoever_may_select_is_told_that_selectors_do_not_see_data(name: str) -> None:
+    (selector,) = (each for each in COMMANDS[name].params if each.name == "selector")
+
+    assert "properties and attributes" in selector.help
+    assert re.search(r"not (the )?data", selector.help)
+
+
+def test_the_redelivery_limit_is_said_to_count_what_comes_after_the_first_delivery() -> None:
+    for name in ("create", "configure"):
+        (limit,) = (each for each in COMMANDS[f"holdfast destination {name}"].params if each.name == "redelivery_limit")
+
+        assert limit.help.startswith("Deliver an event again at most so often, after the first time")

@@ -13,7 +13,9 @@ import pytest
 
 from holdfast.errors import Refused
 from holdfast.spark.java import find_java
+from tests import effort
 from tests.server_process import ServerProcess
+from tests.spark.cluster import SMALL
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 TOP = Path(__file__).resolve().parents[2]
@@ -38,27 +40,35 @@ def _run(*command: str, folder: Path, seconds: float, **environment: str) -> str
 def test_the_first_table_has_what_was_sent_once_and_more_of_it_the_second_time(tmp_path: Path) -> None:
     program = str(TOP / "examples" / "first_table.py")
 
-    with ServerProcess(tmp_path / "data") as server:
-        first = _run(program, server.url, folder=tmp_path, seconds=240)
-        second = _run(program, server.url, folder=tmp_path, seconds=240)
+    runs = effort.rounds(short=1, long=2)
 
-    assert re.findall(r"\|\s*orders\.web\|\s*(\d+)\|", first + second) == ["1000", "2000"]
+    with ServerProcess(tmp_path / "data") as server:
+        said = "".join(_run(program, server.url, folder=tmp_path, seconds=240, JDK_JAVA_OPTIONS=SMALL) for _ in range(runs))
+
+    assert re.findall(r"\|\s*orders\.web\|\s*(\d+)\|", said) == ["1000", "2000"][:runs]
 
 
 @pytest.mark.timeout(900)
-def test_the_demo_kills_server_and_spark_and_everything_is_in_the_table_once(tmp_path: Path) -> None:
-    out = _run(
-        "-m", "examples.pipeline_demo", "--results", str(tmp_path / "results"), folder=TOP, seconds=880, TMPDIR=str(tmp_path)
-    )  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "server_killed", "spark_killed"),
+    [(["--quick"], "once", "0 times"), pytest.param([], "2 times", "once", marks=pytest.mark.long)],
+)
+def test_the_demo_kills_server_and_spark_and_everything_is_in_the_table_once(
+    options: list[str], server_killed: str, spark_killed: str, tmp_path: Path
+) -> None:
+    results = str(tmp_path / "results")
 
-    assert re.search(r"server killed \(SIGKILL\)\W+2 times", out)
-    assert re.search(r"Spark driver killed \(SIGKILL\)\W+once", out)
+    out = _run("-m", "examples.pipeline_demo", *options, "--results", results, folder=TOP, seconds=880, TMPDIR=str(tmp_path))
+
+    assert re.search(rf"server killed \(SIGKILL\)\W+{server_killed}", out)
+    assert re.search(rf"Spark driver killed \(SIGKILL\)\W+{spark_killed}", out)
     assert re.search(r"lost\W+0\s.*duplicated\W+0\s", out, re.DOTALL)
     assert "Everything that was receipted is in the table, once." in out
     assert sorted(path.name for path in (tmp_path / "results").iterdir()) == ["audit.html", "pipeline-demo.png"]
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("holdfast-pipelines-")] == []
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_the_notebook_runs_draws_and_ends_with_every_event_in_the_table(tmp_path: Path) -> None:
     done = tmp_path / "done.ipynb"

@@ -44,7 +44,13 @@ async def work(url: str) -> None:
             await audit.next(timeout=10)
             await session.recover()
             print(await take(audit))
-        print((await client.status())["is_short"], client.is_blocked)
+        status: holdfast.Status = await client.status()
+        oldest = status["oldest_waiting"]
+        print(status["is_short"], status["journal_used_bytes"] // 1024, oldest["position"] if oldest is not None else 0)
+        topic: holdfast.DestinationDescription = await client.describe("prices")
+        names: list[str] = [each["name"] for each in topic["subscriptions"]]
+        every: list[holdfast.SubscriptionDescription] = await client.subscriptions()
+        print(topic["kind"], names, every[0]["waiting"] if every else 0, client.is_blocked)
 
 
 def block(url: str) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import sys
 
 import holdfast
+from tests.waiting import turn_loop
 
 EVENTS = 200
 
@@ -26,7 +27,7 @@ async def work(url: str, number: int, attempt: str, *, is_telling: bool = False)
         sealed = [await stage.seal() for stage in stages]
         tell("sealed")
         publishing = asyncio.create_task(client.publish("job", number, sealed))
-        await asyncio.sleep(0)  # it is on its way
+        await turn_loop()  # it is on its way
         tell("asked")
         published = await publishing
         tell("published")

@@ -11,6 +11,7 @@ import pytest
 
 import holdfast
 from tests.server_process import ServerProcess
+from tests.waiting import until
 
 MIB = 1 << 20
 # Together more than the journal has room for.
@@ -34,10 +35,9 @@ asyncio.run(main())
 """
 
 
-async def alone(client: holdfast.Client) -> None:
-    """Return when the server has given up all other sessions."""
-    while (await client.status())["sessions"] > 1:  # noqa: ASYNC110  # the server gives up in its own time
-        await asyncio.sleep(0.05)
+async def is_alone(client: holdfast.Client) -> bool:
+    """The server has given up all other sessions."""
+    return bool((await client.status())["sessions"] == 1)
 
 
 @pytest.mark.slow
@@ -54,7 +54,7 @@ async def test_a_client_killed_before_its_commit_leaves_nothing_of_the_transacti
                 assert await asyncio.wait_for(victim.stdout.readline(), 60) == b"ready\n"
                 victim.kill()
                 await victim.wait()
-                await asyncio.wait_for(alone(client), 30)
+                await until(lambda: is_alone(client), "the session of the victim is given up")
 
             async with client.queue("in").receive() as incoming:
                 assert (await incoming.next(20)).data == "moved"

@@ -13,10 +13,10 @@ from holdfast.errors import LinkLost, TimedOut
 from tests.server_process import ServerProcess
 
 
-async def commit_to(server: ServerProcess, client: holdfast.Client, incoming: holdfast.client.recipient.Incoming) -> None:
+async def commit_to(server: ServerProcess, client: holdfast.Client, incoming: holdfast.Incoming) -> None:
     """Move an event in a transaction while the server stands still; nobody knows what becomes of it."""
     event = await incoming.next(10)
-    tx = client.transaction(timeout=0.2)
+    tx = client.transaction(timeout=1)
     await tx.queue("out").send(event.data)
     await tx.confirm(event)
     server.signal(signal.SIGSTOP)

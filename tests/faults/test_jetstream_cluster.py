@@ -11,9 +11,10 @@ import nats
 import pytest
 
 from holdfast.channel.channel import Entry
-from holdfast.channel.jetstream import JetStreamChannel, JetStreamSettings
-from holdfast.channel.jetstream.settings import Names
+from holdfast.channel.jetstream.jetstream_channel import JetStreamChannel
+from holdfast.channel.jetstream.settings import JetStreamSettings, Names
 from holdfast.errors import BadSetting, OutcomeUnknown, Unavailable
+from tests import effort
 from tests.nats_server import NatsCluster
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
@@ -112,7 +113,7 @@ async def leader_of(cluster: NatsCluster, name: str) -> str:
     return info.cluster.leader
 
 
-@pytest.mark.parametrize("is_killed", [True, False], ids=["kill -9", "SIGTERM"])
+@pytest.mark.parametrize("is_killed", effort.cases([True], long=[False]), ids=["kill -9", "SIGTERM"])
 async def test_b6_nothing_accepted_is_lost_when_the_leading_server_ends_under_load(cluster: NatsCluster, is_killed: bool) -> None:
     name = f"load-{secrets.token_hex(4)}"
     channel = await open_when_possible(name, settings(cluster))

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from holdfast.channel.channel import Purpose
-from holdfast.channel.journal.inspection import Report, verify
+from holdfast.channel.journal.files.layout import HEADER_BYTES, MAGIC, MARK_NAME, lead_checksum, segment_name
 from holdfast.channel.journal.journal import Journal
-from holdfast.channel.journal.layout import HEADER_BYTES, MAGIC, MARK_NAME, lead_checksum, segment_name
+from holdfast.channel.journal.reading.inspection import Report, verify
 from holdfast.channel.journal.settings import JournalSettings
 from holdfast.errors import JournalDamaged, UnknownVersion
-from holdfast.simulation.disk import PowerCut, SimulatedDisk, everything_survives
+from holdfast.simulation.simulated_disk import PowerCut, SimulatedDisk, everything_survives
+from tests import effort
 
 FOLDER = Path("/journal")
 SETTINGS = JournalSettings(segment_bytes=8192, initial_bytes=0, size_bytes=6 * 8192, reserve_bytes=1000, upkeep_bytes=1000)
@@ -77,10 +78,9 @@ def flipped(sample: Sample, name: str, byte: int) -> SimulatedDisk:
     return disk
 
 
-@pytest.mark.parametrize("step", [23, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_bit_flipped_anywhere_is_found_or_harmless_a11(step: int) -> None:
+def test_a_bit_flipped_anywhere_is_found_or_harmless_a11() -> None:
     sample = Sample()
-    places = sample.places()[::step]
+    places = sample.places()[:: effort.rounds(short=23, long=1)]
     found_damaged = 0
 
     for name, byte in places:
@@ -112,7 +112,7 @@ def test_without_the_mark_a_flipped_bit_costs_at_most_the_group_that_nothing_was
     sample.disk.unlink(FOLDER / MARK_NAME)
     tail, end = sample.chain[-1]
 
-    for byte in range(HEADER_BYTES, end):
+    for byte in range(HEADER_BYTES, end, effort.rounds(short=5, long=1)):
         disk = flipped(sample, tail, byte)
         try:
             entries = read_all(disk)
@@ -129,7 +129,7 @@ def test_a_segment_cut_at_any_byte_is_refused_and_named_a11(is_tail: bool) -> No
     sample = Sample()
     name = sample.chain[-1 if is_tail else 0][0]
 
-    for size in range(8191, -1, -1):
+    for size in range(8191, -1, -effort.rounds(short=13, long=1)):
         disk = sample.disk
         del disk.content(FOLDER / name)[size:]
         report = verify(FOLDER, disk=disk)

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.channel.channel import Purpose
-from holdfast.channel.journal import Journal, JournalSettings, verify
+from holdfast.channel.journal.journal import Journal
+from holdfast.channel.journal.reading.inspection import verify
+from holdfast.channel.journal.settings import JournalSettings
 from holdfast.errors import Blocked, DiskFailed
 
 KIB = 1 << 10
@@ -115,7 +117,7 @@ def test_where_fallocate_is_not_supported_zeros_are_written_all_the_same(tmp_pat
 
 LIMITED = """
 import resource, sys
-from holdfast.channel.journal import Journal
+from holdfast.channel.journal.journal import Journal
 from holdfast.errors import HoldfastError
 from tests.faults.test_journal_real_disk_full import EVENT, SETTINGS
 

@@ -8,11 +8,13 @@ import pytest
 
 import holdfast
 from holdfast.node.observer import Observer
+from tests import effort
 from tests.server_process import ServerProcess
 from tests.waiting import until
 
 pytestmark = pytest.mark.faults
 
+TURNS = effort.rounds(short=12, long=40)
 SIZES = ("--journal-size", "64M", "--reserve", "2M", "--segment-size", "1M")
 
 
@@ -40,7 +42,7 @@ async def test_everything_receipted_is_seen_beside_a_server_that_goes_on_and_aft
         async with holdfast.connect(server.url) as client:
             receipted.append((await client.queue("orders").send("first")).position)
             with Observer(tmp_path / "data") as observer:
-                for _ in range(30):
+                for _ in range(effort.rounds(short=10, long=30)):
                     receipts = await client.queue("orders").send_many(["x" * 500] * 40)
                     receipted += [receipt.position for receipt in receipts]
                     await seen_by(observer, receipted)
@@ -64,7 +66,7 @@ async def test_a_backlog_that_turns_over_is_followed_without_a_wrong_word(tmp_pa
             looks = 0
             with Observer(tmp_path / "data") as observer:
                 async with client.queue("orders").receive() as incoming:
-                    for _ in range(40):
+                    for _ in range(TURNS):
                         await client.queue("orders").send_many(["x" * 2_000] * 200)
                         for _ in range(200):
                             await (await anext(incoming)).confirm()
@@ -75,4 +77,4 @@ async def test_a_backlog_that_turns_over_is_followed_without_a_wrong_word(tmp_pa
                         assert len(positions_in(observer)) == described["waiting"]
                         looks += 1
 
-            assert looks == 40
+            assert looks == TURNS

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.client.reading import Reading
+from holdfast.client.reading.place_reader import Reading
 from holdfast.errors import SubscriptionInUse
 from tests.contract.places import CuttingProxy
 from tests.server_process import ServerProcess

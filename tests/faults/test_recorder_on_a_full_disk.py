@@ -10,7 +10,7 @@ import pytest
 
 import holdfast.blocking
 from holdfast.errors import Blocked, DiskFailed
-from holdfast.recorder import Recorder
+from holdfast.recorder.recorder import Recorder
 
 pytestmark = [pytest.mark.faults]
 

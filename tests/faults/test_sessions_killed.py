@@ -11,9 +11,12 @@ import pytest
 import holdfast
 from holdfast.client.checks import ConfirmMode
 from holdfast.errors import HoldfastError, LinkLost, TimedOut
+from tests import effort
 from tests.server_process import ServerProcess
+from tests.waiting import until
 
 EVENTS = 600
+KILLS = effort.rounds(short=2, long=4)
 MODES: tuple[ConfirmMode, ...] = ("event", "auto", "duplicates-ok", "client")
 
 # Takes events in a mode, says how many, and is killed in the middle of its work.
@@ -43,9 +46,8 @@ async def _is_empty(client: holdfast.Client, queue: str) -> bool:
             continue
 
 
-async def _drain(client: holdfast.Client, queue: str, mode: ConfirmMode) -> list[int]:
-    """Take everything, in a session of its own, until nothing is left; what was taken."""
-    seen: list[int] = []
+async def _drain(client: holdfast.Client, queue: str, mode: ConfirmMode, seen: list[int]) -> None:
+    """Take everything, in a session of its own, until nothing is left, and add it to what was seen."""
     async with client.session(confirm=mode) as session, session.queue(queue).receive(credit=50) as incoming:
         event = await incoming.next(timeout=60)
         while True:
@@ -60,7 +62,7 @@ async def _drain(client: holdfast.Client, queue: str, mode: ConfirmMode) -> list
                 await event.confirm()
                 await incoming.settled(timeout=60)
                 if await _is_empty(client, queue):
-                    return seen
+                    return
                 event = await incoming.next(timeout=60)
 
 
@@ -71,14 +73,16 @@ async def test_sessions_of_every_mode_go_on_through_kills_of_the_server_and_miss
         async with holdfast.connect(server.url, timeout=60) as client:
             for mode in MODES:
                 await client.queue(f"q.{mode}").send_many(range(EVENTS))
-            draining = [asyncio.create_task(_drain(client, f"q.{mode}", mode)) for mode in MODES]
-            for _ in range(4):
-                await asyncio.sleep(0.3)
+            seen: dict[ConfirmMode, list[int]] = {mode: [] for mode in MODES}
+            draining = [asyncio.create_task(_drain(client, f"q.{mode}", mode, seen[mode])) for mode in MODES]
+            for kill in range(1, KILLS + 1):
+                share = EVENTS * kill // (KILLS + 1)
+                await until(lambda: min(map(len, seen.values())) >= share, "each has taken its share")  # noqa: B023
                 server.kill()
                 await asyncio.to_thread(server.start)
 
-            async with asyncio.timeout(60):
-                seen = dict(zip(MODES, await asyncio.gather(*draining), strict=True))
+            async with asyncio.timeout(120):
+                await asyncio.gather(*draining)
 
             for mode in MODES:
                 assert set(seen[mode]) == set(range(EVENTS)), mode

@@ -17,12 +17,19 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.client.large import EventStream
+from holdfast.client.receiving.large_event import EventStream
 from holdfast.errors import HoldfastError, TimedOut
+from tests import effort
 from tests.server_process import ServerProcess
+from tests.waiting import until
 
 SEED = 20_261_115
+COUNT = effort.rounds(short=4_000, long=20_000)
+COMMITS_BETWEEN = 20
+MOVERS = effort.rounds(short=3, long=8)
 MIB = 1 << 20
+# More than either process may hold.
+THROUGH_MIB = effort.rounds(short=160, long=300)
 OPTIONS = ("--journal-size", "512M", "--session-grace-ms", "1000")
 
 
@@ -38,21 +45,31 @@ async def drained(client: holdfast.Client, queue: str) -> Counter[object]:
             await event.confirm()
 
 
-async def move(url: str, is_over: asyncio.Event) -> int:
-    """Take from one queue and send to two others, in transactions; how many were said to be committed."""
-    committed = 0
-    async with holdfast.connect(url, timeout=30) as client:
-        while not is_over.is_set():
-            with contextlib.suppress(HoldfastError):  # aborted, or nobody knows: the count at the end decides
-                async with client.queue("in").receive(credit=10) as incoming:
-                    while not is_over.is_set():
-                        event = await incoming.next(1.0)
-                        async with client.transaction() as tx:
-                            await tx.queue("left").send(event.data)
-                            await tx.queue("right").send(event.data)
-                            await tx.confirm(event)
-                        committed += 1
-    return committed
+class Moves:
+    """Programs that take from one queue and send to two others, in transactions, and count what they were told is committed."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.committed = 0
+        self.is_over = False
+
+    async def run(self) -> None:
+        async with holdfast.connect(self._url, timeout=30) as client:
+            while not self.is_over:
+                with contextlib.suppress(HoldfastError):  # aborted, or nobody knows: the count at the end decides
+                    async with client.queue("in").receive(credit=10) as incoming:
+                        while not self.is_over:
+                            await self._move(client, await incoming.next(1.0))
+
+    async def _move(self, client: holdfast.Client, event: holdfast.ReceivedEvent) -> None:
+        async with client.transaction() as tx:
+            await tx.queue("left").send(event.data)
+            await tx.queue("right").send(event.data)
+            await tx.confirm(event)
+        self.committed += 1
+
+    async def reached(self, committed: int) -> None:
+        await until(lambda: self.committed >= committed, f"{committed} transactions are committed")
 
 
 async def check_whole(url: str, count: int) -> int:
@@ -66,22 +83,23 @@ async def check_whole(url: str, count: int) -> int:
 @pytest.mark.slow
 @pytest.mark.faults
 async def test_transactions_of_a_server_killed_at_random_moments_happen_whole_or_not_at_all(tmp_path: Path) -> None:
-    random.seed(SEED)
-    count, is_over = 20_000, asyncio.Event()
+    random.seed(effort.seed(SEED))
     with ServerProcess(tmp_path / "data", *OPTIONS) as server:
         async with holdfast.connect(server.url) as client:
-            await client.queue("in").send_many(range(count))
-        movers = [asyncio.create_task(move(server.url, is_over)) for _ in range(3)]
-        for _ in range(20):
-            await asyncio.sleep(random.uniform(0.1, 0.6))
+            await client.queue("in").send_many(range(COUNT))
+        moves = Moves(server.url)
+        movers = [asyncio.create_task(moves.run()) for _ in range(3)]
+        for _ in range(effort.rounds(short=4, long=20)):
+            await moves.reached(moves.committed + COMMITS_BETWEEN)
+            await asyncio.sleep(random.uniform(0.0, 0.3))  # the moment is part of what is tried
             await asyncio.to_thread(server.kill)
             await asyncio.to_thread(server.start)
-        await asyncio.sleep(0.5)
-        is_over.set()
-        committed = sum(await asyncio.wait_for(asyncio.gather(*movers), 90))
-        moved = await check_whole(server.url, count)
+        await moves.reached(moves.committed + COMMITS_BETWEEN)
+        moves.is_over = True
+        await asyncio.wait_for(asyncio.gather(*movers), 90)
+        moved = await check_whole(server.url, COUNT)
 
-    assert moved >= committed > 100
+    assert moved >= moves.committed
 
 
 MOVER = """
@@ -118,24 +136,27 @@ def started(program: str, url: str) -> subprocess.Popen[bytes]:
 
 
 async def applied(client: holdfast.Client, at_least: int) -> None:
-    while (await client.status())["applied"] < at_least:  # noqa: ASYNC110  # another process is waited for
-        await asyncio.sleep(0.01)
+    async def is_so() -> bool:
+        return bool((await client.status())["applied"] >= at_least)
+
+    await until(is_so, f"{at_least} entries are applied")
 
 
 async def alone(client: holdfast.Client) -> None:
-    while (await client.status())["sessions"] > 1:  # noqa: ASYNC110  # the server gives up in its own time
-        await asyncio.sleep(0.05)
+    async def is_so() -> bool:
+        return bool((await client.status())["sessions"] == 1)
+
+    await until(is_so, "all other sessions are given up")
 
 
 @pytest.mark.slow
 @pytest.mark.faults
 async def test_transactions_of_a_client_killed_at_random_moments_happen_whole_or_not_at_all(tmp_path: Path) -> None:
-    random.seed(SEED)
-    count = 20_000
+    random.seed(effort.seed(SEED))
     with ServerProcess(tmp_path / "data", *OPTIONS) as server:
         async with holdfast.connect(server.url) as client:
-            await client.queue("in").send_many(range(count))
-        for _ in range(8):
+            await client.queue("in").send_many(range(COUNT))
+        for _ in range(MOVERS):
             mover = started(MOVER, server.url)
             assert mover.stdout is not None
             await asyncio.to_thread(mover.stdout.readline)  # from its first commit on
@@ -143,7 +164,7 @@ async def test_transactions_of_a_client_killed_at_random_moments_happen_whole_or
             mover.kill()
             mover.communicate()
 
-        assert await check_whole(server.url, count) > 20
+        assert await check_whole(server.url, COUNT) >= MOVERS
 
 
 @pytest.mark.slow
@@ -156,11 +177,11 @@ async def test_a_client_killed_in_the_middle_of_a_large_event_leaves_neither_eve
                 sender = started(SENDER, server.url)
                 before = (await client.status())["applied"]
                 try:
-                    await asyncio.wait_for(applied(client, before + 300), 60)
+                    await applied(client, before + 300)
                 finally:
                     sender.kill()
                     sender.communicate()
-                await asyncio.wait_for(alone(client), 30)
+                await alone(client)
                 assert (await client.describe("large"))["waiting"] == 0
             await client.queue("large").send_stream(b"x" * 40 * MIB, timeout=30)
 
@@ -168,8 +189,8 @@ async def test_a_client_killed_in_the_middle_of_a_large_event_leaves_neither_eve
 @pytest.mark.slow
 @pytest.mark.faults
 async def test_a_large_event_sent_and_read_through_kills_of_the_server_arrives_unharmed(tmp_path: Path) -> None:
-    random.seed(SEED)
-    pieces = [hashlib.shake_128(b"%d" % number).digest(MIB) for number in range(60)]
+    random.seed(effort.seed(SEED))
+    pieces = [hashlib.shake_128(b"%d" % number).digest(MIB) for number in range(effort.rounds(short=24, long=60))]
 
     async def slowly() -> AsyncIterator[bytes]:
         for piece in pieces:
@@ -206,7 +227,7 @@ async def test_a_large_event_sent_and_read_through_kills_of_the_server_arrives_u
                     digest = await reading
                 await event.confirm()
 
-    assert kills >= 3
+    assert kills >= 2, "one on each way"
     assert digest == hashlib.sha256(b"".join(pieces)).digest()
 
 
@@ -237,11 +258,11 @@ with open("/proc/self/status") as status:
 
 @pytest.mark.slow
 @pytest.mark.faults
-async def test_three_hundred_megabytes_go_through_in_a_bounded_memory_of_server_and_client(tmp_path: Path) -> None:
+async def test_a_large_event_goes_through_in_a_bounded_memory_of_server_and_client(tmp_path: Path) -> None:
     """B13: never held in memory anywhere."""
     with ServerProcess(tmp_path / "data", "--journal-size", "1G") as server:
         client = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", THROUGH, server.url, "300", stdout=asyncio.subprocess.PIPE
+            sys.executable, "-c", THROUGH, server.url, str(THROUGH_MIB), stdout=asyncio.subprocess.PIPE
         )  # fmt: skip
         highest = 0.0
         while client.returncode is None:

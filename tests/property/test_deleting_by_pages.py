@@ -1,4 +1,4 @@
-"""A queue that is deleted goes to the dead by whole pages where that can be; it looks there as if it had gone one by one."""
+"""A deleted queue goes to the dead queue by whole pages where possible, with the same result as event by event."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.destination import page
+from holdfast.destination.backlog import slots
 from holdfast.destination.command import Confirm, Create, Delete, Release
 from holdfast.destination.directory import Directory
 from holdfast.event import position
@@ -21,7 +21,7 @@ Step = tuple[int, int, int]
 @pytest.fixture(autouse=True, scope="module")
 def small_pages() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "SLOTS_MAX", 3)
+        patch.setattr(slots, "SLOTS_MAX", 3)
         yield
 
 

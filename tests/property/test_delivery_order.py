@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given, strategies
 
-from holdfast.destination import page
-from holdfast.destination.backlog import Backlog
-from holdfast.destination.delivery import Delivery
-from holdfast.destination.handout import Handout
-from holdfast.destination.traits import Traits
-from holdfast.destination.view import Found
+from holdfast.destination.backlog import slots
+from holdfast.destination.backlog.backlog import Backlog
+from holdfast.destination.batch_traits import Traits
+from holdfast.destination.delivery.delivery import Delivery
+from holdfast.destination.delivery.handout import Handout
+from holdfast.destination.delivery.view import Found
 from holdfast.event.position import Ranges, entry_of, index_of, of
 
 Holder = tuple[str, int]
@@ -28,7 +28,7 @@ GROUPS = [None, None, "a", "b", "c"]
 def small_pages() -> Iterator[None]:
     """Pages of three slots, so that a few batches fill several."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "SLOTS_MAX", 3)
+        patch.setattr(slots, "SLOTS_MAX", 3)
         yield
 
 
@@ -70,7 +70,7 @@ class Queue:
 
     def step(self) -> None:
         getattr(self, self.dice.choice(["place"] * 4 + ["settle"] * 3 + ["attach", "detach", "grant", "tick", "restart"]))()
-        self.look()
+        self.read()
         for _ in range(self.dice.randrange(3)):
             self.hand_out(self.dice.randrange(1, 5))
 
@@ -162,13 +162,13 @@ class Queue:
             self.delivery.attach(holder, Ranges.gather((event.position, event.position) for event in kept), selector)
             self.keep(holder, kept)
 
-    def look(self) -> None:
+    def read(self) -> None:
         """What the shell does: read heads, and say what was found."""
-        while looks := self.delivery.looks(self.now_ms, 3):
-            for look in looks:
-                asked = [each for each in range(look.first, look.last + 1) if each in self.events]
-                found = [Found(each, each, self.events[each].group) for each in asked if matches(look.selector, each)]
-                self.delivery.looked_at(look, found)
+        while reads := self.delivery.head_reads(self.now_ms, 3):
+            for read in reads:
+                asked = [each for each in range(read.first, read.last + 1) if each in self.events]
+                found = [Found(each, each, self.events[each].group) for each in asked if matches(read.selector, each)]
+                self.delivery.heads_read(read, found)
 
     # --- what must hold ----------------------------------------------------------------------------------------------
 
@@ -239,9 +239,9 @@ class Queue:
         self.selectors[("last", 1)] = ""
         for holder in self.selectors:
             self.delivery.grant(holder, 10**6, 10**9)
-        self.look()
+        self.read()
         while self.hand_out(1_000):
-            self.look()
+            self.read()
         assert all(event.holder is not None for event in self.events.values())
         assert self.delivery.in_flight == len(self.events)
         assert self.delivery.wake_at_ms is None

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 
-from holdfast.destination import page
+from holdfast.destination.backlog import slots
+from holdfast.destination.batch_traits import PLAIN
 from holdfast.destination.directory import Directory
 from holdfast.destination.effect import BacklogDeleted, Finished, Placed
-from holdfast.destination.traits import PLAIN
 from holdfast.event import position
 from tests.naive_directory import DEAD, STAGES, traits_for
 from tests.random_commands import Choice, Driver, choices
@@ -20,7 +21,7 @@ from tests.random_commands import Choice, Driver, choices
 def small_pages() -> Iterator[None]:
     """Pages of three slots, so that a few batches fill several."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "SLOTS_MAX", 3)
+        patch.setattr(slots, "SLOTS_MAX", 3)
         yield
 
 
@@ -47,6 +48,12 @@ def check_backlogs(driver: Driver) -> None:
         )
         for gone in naive.order[key]:
             assert backlog.is_waiting(gone) == (gone in expected)
+
+
+def check_dead_counts(driver: Driver) -> None:
+    """The dead events by destination and code, counted as they come and go."""
+    told = Counter((death[0], death[5]) for event in driver.naive.queues[DEAD] for death in event.deaths)
+    assert driver.manager.directory.dead.counts == told
 
 
 def check_bodies(driver: Driver) -> None:
@@ -99,6 +106,7 @@ def test_the_directory_does_what_its_naive_twin_does(made: list[Choice]) -> None
     for choice in made:
         driver.step(choice)
         check_backlogs(driver)
+        check_dead_counts(driver)
         check_bodies(driver)
         check_sessions(driver)
         check_assemblies(driver)

@@ -20,7 +20,7 @@ from holdfast.event.position import Ranges
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 TEXT = st.text(max_size=20)
 PROPERTY_NAMES = st.from_regex(r"[A-Za-z_$][A-Za-z0-9_$]{0,10}", fullmatch=True)
-PROPERTY_VALUES = st.none() | st.booleans() | INT64 | st.floats(allow_nan=False) | TEXT
+PROPERTY_VALUES = st.none() | st.booleans() | INT64 | st.floats(allow_nan=False, allow_infinity=False) | TEXT
 PROPERTIES = st.dictionaries(PROPERTY_NAMES, PROPERTY_VALUES, max_size=5)
 JSON_DATA = st.recursive(
     st.none() | st.booleans() | INT64 | st.floats(allow_nan=False, allow_infinity=False) | TEXT,

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.bus.message import Watermark
+from holdfast.destination.backlog.sizes import SLOTS, Sizes
 from holdfast.destination.command import BatchCommand
 from holdfast.destination.settings import Settings
-from holdfast.destination.sizes import SLOTS, Sizes
 from holdfast.errors import Blocked
-from holdfast.node.flow import level
-from holdfast.node.sending import Sending
+from holdfast.node.clients.client_flow import ClientFlow
+from holdfast.node.messages.destination_flow import level
 from holdfast.session.session import Session
 
 
@@ -70,7 +70,7 @@ class Quiet:
 class Client:
     """Sends numbered batches in a window, and goes back to the first that was refused when all are answered (rule 6)."""
 
-    def __init__(self, sending: Sending, wanted: list[str]) -> None:
+    def __init__(self, sending: ClientFlow, wanted: list[str]) -> None:
         self.sending = sending
         self.session = Session("s", "", 64)
         self.waiting = list(enumerate(wanted))
@@ -104,7 +104,7 @@ class Client:
 def test_what_is_refused_and_sent_again_keeps_its_order_whenever_the_destination_becomes_free(
     wanted: list[str], rounds: list[tuple[int, list[bool]]]
 ) -> None:
-    sending = Sending(Quiet(), lambda session, told: None)  # type: ignore[arg-type]
+    sending = ClientFlow(Quiet(), lambda session, told: None)  # type: ignore[arg-type]
     client = Client(sending, wanted)
     for count, changes in rounds:
         turns = iter(changes)

@@ -17,7 +17,7 @@ from holdfast.channel.channel import Purpose
 from holdfast.channel.journal.journal import Journal
 from holdfast.channel.journal.settings import JournalSettings
 from holdfast.errors import Blocked
-from holdfast.simulation.disk import SimulatedDisk, by_seed
+from holdfast.simulation.simulated_disk import SimulatedDisk, by_seed
 
 FOLDER = Path("/journal")
 SIZES = st.sampled_from((0, 1, 7, 8, 100, 900, 2500, 7000))

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.channel.channel import Purpose
-from holdfast.channel.memory import COMMAND_COST_MIN_BYTES, MemoryChannel, MemorySettings, Room
+from holdfast.channel.memory_channel import COMMAND_COST_MIN_BYTES, MemoryChannel, MemorySettings, MemorySpace
 from holdfast.errors import Blocked, NoSuchPosition
+from tests.waiting import turn_loop
 
 SETTINGS = MemorySettings(size_bytes=4_000, reserve_bytes=500, upkeep_bytes=700)
 PURPOSES = st.sampled_from(Purpose)
@@ -37,14 +38,14 @@ def test_a_channel_holds_what_a_list_would(steps: list[tuple[str, int, Any]]) ->
                 else:
                     assert isinstance(future.exception(), Blocked)
             elif step == "turn":
-                await asyncio.sleep(0)
+                await turn_loop()
                 assert channel.durable == len(model)
             else:
                 await channel.release(number)
                 first = max(first, min(number, channel.durable + 1))
             assert channel.first == first
             assert channel.durable <= len(model)
-        await asyncio.sleep(0)
+        await turn_loop()
         await _check_against(channel, model, first)
         await channel.close()
 
@@ -70,7 +71,7 @@ async def _check_against(channel: MemoryChannel, model: list[bytes], first: int)
 
 @given(st.lists(st.tuples(st.integers(0, 600), PURPOSES), max_size=60))
 def test_rule_7_every_byte_is_in_exactly_one_place_and_upkeep_always_has_its_own(wanted: list[tuple[int, Purpose]]) -> None:
-    room = Room(SETTINGS)
+    room = MemorySpace(SETTINGS)
     taken = {Purpose.EVENTS: 0, Purpose.UPKEEP: 0}
 
     for length, purpose in wanted:
@@ -86,4 +87,4 @@ def test_rule_7_every_byte_is_in_exactly_one_place_and_upkeep_always_has_its_own
         assert left.is_short or left.upkeep_reserve_bytes == SETTINGS.upkeep_bytes
 
     room.give_back(sum(taken.values()))
-    assert room.pressure == Room(SETTINGS).pressure or not any(taken.values())
+    assert room.pressure == MemorySpace(SETTINGS).pressure or not any(taken.values())

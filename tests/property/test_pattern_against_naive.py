@@ -32,7 +32,9 @@ def naive(pattern: Words, name: Words) -> bool:
         skipped = (count for count in range(1, len(name)) if name[count - 1][1] == separator)
         return naive(rest, name) or any(naive(rest, name[count:]) for count in skipped)
     if word == ">":
-        return True
+        return any(further for further, _ in name)
+    if word == "*" and not name[0][0]:
+        return False
     if not naive_word(word, name[0][0]):
         return False
     if not rest or len(name) == 1:

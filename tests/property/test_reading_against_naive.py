@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as make
 
 from holdfast.destination import command as commands
-from holdfast.destination.backlog import Backlog
+from holdfast.destination.backlog.backlog import Backlog
 from holdfast.destination.directory import Directory
 from holdfast.destination.effect import Placed
-from holdfast.destination.extent import Places, extent_of, newest_of, next_waiting, waiting_before
+from holdfast.destination.state.places import Places, extent_of, newest_of, next_waiting, waiting_before
 from holdfast.event import position
 from holdfast.event.position import Ranges
-from holdfast.node.reading import runs_from
+from holdfast.node.reading.place_pages import runs_from
 from tests.machines import Manager, batch_of
 
 KEY = ("alerts", "lake")

@@ -36,7 +36,7 @@ HEADS = st.builds(
     reply_to=st.none() | TEXT,
     expires_at_ms=st.just(0) | st.integers(1, 253_402_300_799_999),
 )
-LARGE = st.none() | st.builds(LargeBody, st.integers(0, 1 << 50), st.integers(0, 1 << 18), st.binary(max_size=32))
+LARGE = st.none() | st.builds(LargeBody, st.integers(0, 1 << 50), st.integers(1, 1 << 18), st.binary(max_size=32))
 
 
 @st.composite

@@ -29,13 +29,16 @@ key = make.sampled_from([*NAMES, *PATTERNS])
 def subscribes(draw: make.DrawFn) -> Command:
     match, where = draw(make.sampled_from(PLACES))
     is_durable, is_shared = draw(make.sampled_from([(True, False), (True, True), (False, True), (False, False)]))
-    wanted = (draw(make.sampled_from(list(SELECTORS))), is_shared, draw(make.booleans()), draw(client))
+    replace = draw(make.sampled_from([None, False, True]))
+    wanted = (draw(make.sampled_from(list(SELECTORS))), is_shared, draw(make.booleans()), draw(client), replace)
     return commands.Subscribe(where, draw(subscription), is_durable, draw(session), "", 0, match, *wanted)  # type: ignore[arg-type]
 
 
 @make.composite
 def attaches(draw: make.DrawFn) -> Command:
-    return commands.Attach(draw(session), draw(make.integers(1, 2)), draw(key), draw(subscription))
+    return commands.Attach(
+        draw(session), draw(make.integers(1, 2)), draw(key), draw(subscription), is_owner=draw(make.booleans())
+    )
 
 
 @make.composite
@@ -50,8 +53,9 @@ def creates(made: str, owner: str) -> Command:
 command = make.one_of(
     *(subscribes() for _ in range(4)),
     make.builds(creates, name, session),
-    make.builds(lambda deleted: commands.Delete(deleted), name),
-    make.builds(lambda where, which: commands.Unsubscribe(where, which), key, subscription),
+    make.builds(lambda deleted, forced: commands.Delete(deleted, is_forced=forced), name, make.booleans()),
+    make.builds(lambda where, which, forced: commands.Unsubscribe(where, which, is_forced=forced), key, subscription,
+                make.booleans()),
     attaches(),
     attaches(),
     make.builds(lambda who, at: commands.Detach(who, at), session, make.integers(0, 2)),
@@ -109,6 +113,7 @@ class Pair:
         assert found == {key: each.waiting for key, each in self.naive.subscriptions.items()}
         for key, expected in self.naive.subscriptions.items():
             assert [holder for holder, _ in directory.queue(key).receivers] == expected.receivers
+            assert directory.queue(key).receivers.owners() == expected.owners
 
 
 @given(steps)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.client.held import Held
-from holdfast.client.verdicts import Verdicts
+from holdfast.client.receiving.held import Held
+from holdfast.client.receiving.verdict_buffer import VerdictRanges
 from holdfast.event.position import Ranges
 
 ENTRY = 1 << 16
@@ -23,7 +23,7 @@ def test_ranges_confirm_exactly_what_was_confirmed_however_slices_come_and_verdi
     slices = [[ENTRY * (number + 1) * 2 + index for index in range(size)] for number, size in enumerate(sizes)]
     backlog = {position for each in slices for position in each}
     ours = data.draw(st.permutations(slices).flatmap(lambda order: st.integers(1, len(order)).map(lambda count: order[:count])))
-    verdicts, handed, confirmed, found = Verdicts(), set[int](), set[int](), set[int]()
+    verdicts, handed, confirmed, found = VerdictRanges(), set[int](), set[int](), set[int]()
     before: list[int] | None = None
 
     for each in ours:

@@ -13,10 +13,10 @@ import msgspec
 import holdfast
 import holdfast.blocking
 from holdfast.channel.channel import Purpose
-from holdfast.channel.journal import JournalChannel
+from holdfast.channel.journal.journal_channel import JournalChannel
 from holdfast.destination import command
 from holdfast.node.node import JOURNAL_FOLDER
-from holdfast.recorder import Recorder
+from holdfast.recorder.recorder import Recorder
 from tests.machines import batch_of
 from tests.running_server import SMALL, RunningServer, running
 from tests.server_process import ServerProcess

@@ -10,6 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from holdfast.cli.operations.destination import SETTINGS
+from holdfast.client.administration import DestinationSettings
 from tests.scenario.command_line import Holdfast, holdfast, server
 from tests.server_process import ServerProcess
 
@@ -79,6 +81,10 @@ def test_destinations_are_created_listed_shown_and_deleted(holdfast: Holdfast) -
     assert (gone.code, gone.out) == (1, "")
 
 
+def test_every_setting_of_a_destination_has_an_option() -> None:
+    assert list(SETTINGS) == list(DestinationSettings.__annotations__)
+
+
 def test_a_destination_is_configured_and_what_is_not_named_stays(holdfast: Holdfast) -> None:
     holdfast("destination", "create", "g", "--redelivery-limit", "3", "--redelivery-delay", "1.5")
     configured = holdfast("destination", "configure", "g", "--events-max", "5", "--bytes-max", "2M")
@@ -94,7 +100,8 @@ def test_a_destination_is_configured_and_what_is_not_named_stays(holdfast: Holdf
 def test_dead_events_are_listed_shown_replayed_and_purged_b20(holdfast: Holdfast) -> None:
     for number in (1, 2):
         holdfast("send", "h", "--data", f'{{"n": {number}}}', "--property", f"n={number}")
-    holdfast("destination", "delete", "h")
+    unforced = holdfast("destination", "delete", "h")
+    holdfast("destination", "delete", "h", "--force")
 
     listed = holdfast("dead", "list", "--json", "--selector", "n >= 1")
     position = str(listed.json()[0]["position"])
@@ -105,6 +112,7 @@ def test_dead_events_are_listed_shown_replayed_and_purged_b20(holdfast: Holdfast
     unsaid = holdfast("dead", "purge")
     unknown = holdfast("dead", "show", position)
 
+    assert (unforced.code, "2 events wait in it" in unforced.err and "--force" in unforced.err) == (1, True)
     assert [each["dead"][0]["code"] for each in listed.json()] == ["deleted", "deleted"]
     assert (shown.json()[0]["data"], shown.json()[0]["destination"]) == ({"n": 1}, "h")
     assert (replayed.out, received.out, purged.out) == ("sent 1 event again\n", '{"n":1}\n', "threw 1 event away\n")
@@ -117,6 +125,9 @@ def test_subscriptions_keep_what_is_sent_to_a_topic(holdfast: Holdfast) -> None:
     holdfast("subscription", "create", "f", "audit")
     holdfast("send", "f", "--topic", "--data", "1.5")
 
+    unforced = holdfast("subscription", "delete", "f", "audit")
+    other = holdfast("subscription", "create", "f", "audit", "--selector", "n > 1")
+    narrower = holdfast("receive", "f", "--subscription", "audit", "--selector", "n > 1", "--count", "1")
     listed = holdfast("subscription", "list", "f", "--json")
     received = holdfast("receive", "f", "--subscription", "audit", "--count", "1")
     deleted = holdfast("subscription", "delete", "f", "audit")
@@ -124,14 +135,29 @@ def test_subscriptions_keep_what_is_sent_to_a_topic(holdfast: Holdfast) -> None:
     assert listed.json()[0].items() >= {"name": "audit", "waiting": 1}.items()
     assert received.json() == [1.5]
     assert deleted.code == 0
+    assert [(each.code, "1 event waits in it" in each.err) for each in (unforced, other, narrower)] == [(1, True)] * 3
     assert holdfast("subscription", "list", "f", "--json").json() == []
+
+
+def test_a_subscription_is_replaced_or_deleted_with_what_waits_in_it_where_that_is_said(holdfast: Holdfast) -> None:
+    holdfast("subscription", "create", "replaced", "audit")
+    holdfast("send", "replaced", "--topic", "--data", "1")
+
+    replaced = holdfast("subscription", "create", "replaced", "audit", "--selector", "n > 1", "--replace")
+    holdfast("send", "replaced", "--topic", "--data", "2", "--property", "n=2")
+    again = holdfast("receive", "replaced", "--subscription", "audit", "--selector", "n > 0", "--replace", "--timeout", "0.2")
+    holdfast("send", "replaced", "--topic", "--data", "3", "--property", "n=3")
+    deleted = holdfast("subscription", "delete", "replaced", "audit", "--force")
+
+    assert (replaced.code, again.code, again.out, deleted.code) == (0, 0, "", 0)
 
 
 def test_status_and_version_print_for_people_and_for_programs(holdfast: Holdfast) -> None:
     assert holdfast("status", "--json").json()[0]["is_primary"] is True
     assert "is primary" in holdfast("status").out
     assert holdfast("version").out.startswith("holdfast ")
-    assert set(holdfast("version", "--json").json()[0]) == {"holdfast", "python"}
+    assert set(holdfast("version", "--json").json()[0]) == {"holdfast", "python", "implementation", "build"}
+    assert holdfast("--version") == (0, holdfast("version").out, "")
 
 
 def test_what_is_recorded_without_a_server_is_forwarded_to_one(holdfast: Holdfast, tmp_path: Path) -> None:
@@ -272,14 +298,88 @@ def test_a_server_that_is_asked_to_stop_does_so_in_good_order(tmp_path: Path, nu
     assert "Traceback" not in errors
 
 
+def into_head(*arguments: str) -> tuple[int, str, str]:
+    """Exit code, output and errors of a command whose reader goes away after one line."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "holdfast", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as command:
+        assert command.stdout is not None and command.stderr is not None
+        line = command.stdout.readline()
+        command.stdout.close()
+        try:
+            code = command.wait(timeout=20)
+        finally:
+            command.kill()
+        return code, line, command.stderr.read()
+
+
 def test_a_reader_that_goes_away_ends_receive_quietly_and_what_was_not_printed_is_kept(
     server: ServerProcess, holdfast: Holdfast
 ) -> None:
     holdfast("send", "i", "--data", "x" * 1000, "--count", "2000")
 
-    command = f"{sys.executable} -m holdfast receive i --count 2000 --url {server.url} | head -n 1"
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60)
+    code, line, errors = into_head("receive", "i", "--count", "2000", "--url", server.url)
 
-    assert done.stdout.count("\n") == 1
-    assert done.stderr == ""
-    assert holdfast("destination", "show", "i", "--json").json()[0]["waiting"] > 1000
+    assert (code, line, errors) == (130, f'"{"x" * 1000}"\n', "")
+    shown = holdfast("destination", "show", "i", "--json").json()[0]
+    assert shown["waiting"] > 1000
+    assert shown["in_flight"] == 0
+
+
+def test_a_reader_that_goes_away_ends_receive_also_while_there_is_nothing_to_print(
+    server: ServerProcess, holdfast: Holdfast
+) -> None:
+    holdfast("send", "j", "--data", "1")
+
+    assert into_head("receive", "j", "--url", server.url) == (130, "1\n", "")
+
+    holdfast("send", "j", "--data", "2")
+    assert holdfast("receive", "j", "--count", "1", "--timeout", "5").out == "2\n"
+
+
+def test_output_that_cannot_be_written_is_said_and_the_event_is_kept(server: ServerProcess, holdfast: Holdfast) -> None:
+    holdfast("send", "m", "--data", "1")
+
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "holdfast", "receive", "m", "--count", "1", "--url", server.url],
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=30,
+        )  # fmt: skip
+
+    assert done.returncode == 3
+    assert done.stderr.startswith("holdfast: the output cannot be written (No space left on device)")
+    assert done.stderr.count("\n") == 1
+    assert holdfast("receive", "m", "--count", "1", "--timeout", "5").out == "1\n"
+
+
+def test_a_reader_that_goes_away_ends_every_command_alike(server: ServerProcess, holdfast: Holdfast) -> None:
+    holdfast("send", "k", "--data", "x" * 1000, "--count", "2000")
+
+    assert into_head("browse", "k", "--url", server.url)[::2] == (130, "")
+
+
+def test_a_server_without_users_or_tls_goes_on_after_sighup_and_says_why_nothing_happened(
+    server: ServerProcess, holdfast: Holdfast
+) -> None:
+    server.signal(signal.SIGHUP)
+    while "nothing to reload" not in server.log:
+        assert holdfast("status").code == 0
+
+    assert holdfast("send", "l", "--data", "1").code == 0
+
+
+def test_from_the_command_line_the_same_id_is_stored_once(holdfast: Holdfast) -> None:
+    created = holdfast("destination", "create", "paid", "--deduplicate", "10m")
+    first = holdfast("send", "paid", "--data", "1", "--id", "invoice-7", "--json")
+    again = holdfast("send", "paid", "--data", "1", "--id", "invoice-7", "--json")
+    said = holdfast("send", "paid", "--data", "1", "--id", "invoice-7")
+    shown = holdfast("destination", "show", "paid", "--json")
+    wrong = holdfast("destination", "configure", "paid", "--deduplicate", "soon")
+    off = holdfast("destination", "configure", "paid", "--deduplicate", "0")
+
+    assert (created.code, off.code) == (0, 0)
+    assert first.json()[0]["first_position"] == again.json()[0]["first_position"]
+    assert ("is_repeated" in first.json()[0], again.json()[0]["is_repeated"]) == (False, True)
+    assert "has taken this event before" in said.out
+    assert shown.json()[0].items() >= {"waiting": 1, "deduplicate": 600.0, "remembered": 1}.items()
+    assert (wrong.code, "write it like 10m" in wrong.err) == (1, True)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 from datetime import UTC, datetime
 
+import pytest
+
+from holdfast import blocking
 from tests.scenario.command_line import Holdfast, holdfast, server
+from tests.server_process import ServerProcess
 
 __all__ = ["holdfast", "server"]
 
@@ -70,3 +75,19 @@ def test_a_wildcard_subscription_is_created_received_from_and_deleted(holdfast: 
     assert (created.code, deleted.code) == (0, 0)
     assert [(each["name"], each["pattern"]) for each in listed.json()] == [("pager", "alarms.*")]
     assert [(event["destination"], event["data"]) for event in received.json()] == [("alarms.fire", 1)]
+
+
+@pytest.mark.parametrize("depth", [50_000, 960, 900])
+def test_data_nested_too_deep_to_be_read_is_printed_as_base64(holdfast: Holdfast, server: ServerProcess, depth: int) -> None:
+    deep = b"[" * depth + b"]" * depth
+    with blocking.connect(server.url) as client:
+        client.queue("deep").send(deep, datacontenttype="application/json")
+        client.queue("deep").send("next")
+
+    browsed = holdfast("browse", "deep")
+    received = holdfast("receive", "deep", "--count", "2", "--json")
+
+    printed, data = browsed.out.splitlines()[0], received.out.splitlines()[0]
+    assert (browsed.code, received.code, "next" in received.out) == (0, 0, True)
+    assert base64.b64encode(deep).decode() in printed or deep.decode() in printed
+    assert base64.b64encode(deep).decode() in data or deep.decode() in data

@@ -48,7 +48,7 @@ def test_a_large_event_is_browsed_and_as_a_dead_one_listed_shown_and_replayed_b2
     holdfast("send", "given-up", "--file", f"{tmp_path}/large.bin", "--property", "of=it", "--priority", "7")
 
     browsed, whole = holdfast("browse", "given-up"), holdfast("browse", "given-up", "--json")
-    holdfast("destination", "delete", "given-up")
+    holdfast("destination", "delete", "given-up", "--force")
     listed = holdfast("dead", "list", "--selector", "of = 'it'", "--json")
     position = str(listed.json()[0]["position"])
     shown = holdfast("dead", "show", position)
@@ -64,7 +64,7 @@ def test_a_large_event_is_browsed_and_as_a_dead_one_listed_shown_and_replayed_b2
 
 def test_a_dead_event_that_is_received_says_why_it_is_one(holdfast: Holdfast) -> None:
     holdfast("send", "dying", "--data", "1", "--property", "of=dying")
-    holdfast("destination", "delete", "dying")
+    holdfast("destination", "delete", "dying", "--force")
 
     received = holdfast("receive", "_DMQ", "--selector", "of = 'dying'", "--count", "1", "--json")
 

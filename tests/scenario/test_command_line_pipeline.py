@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from holdfast.cli.main import run
-from holdfast.spark.pipelines.registry import PIPELINES
+from holdfast.spark.pipelines.running.registry import PIPELINES
 
 READ = ["--destinations", "orders", "--subscription", "lake", "--checkpoint", "c"]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.node import users_file
-from holdfast.node.passwords import _is_right
+from holdfast.node.login import users_file
+from holdfast.node.login.passwords import _is_right
 from tests.scenario.command_line import Holdfast, holdfast, server
 
 __all__ = ["holdfast", "server"]  # fixtures
@@ -45,7 +45,7 @@ def test_a_user_is_added_listed_given_another_password_and_removed(holdfast: Hol
     ("arguments", "stdin", "said"),
     [
         (["add", "FILE", "alice", "--password-stdin"], "x\n", "already"),
-        (["add", "FILE", "a/b", "--password-stdin"], "x\n", "no name for a user"),
+        (["add", "FILE", "a/b", "--password-stdin"], "x\n", "cannot name a user"),
         (["add", "FILE", "bob", "--password-stdin"], "\n", "1 to 1024 characters"),
         (["add", "FILE", "bob", "--password-stdin"], "x" * 2_000, "1 to 1024 characters"),
         (["password", "FILE", "bob", "--password-stdin"], "x\n", "no user 'bob'"),

@@ -13,7 +13,7 @@ from tests.running_server import running
 async def test_a_recipient_with_much_credit_does_not_take_everything_from_the_others(tmp_path: Path) -> None:
     async with running(tmp_path / "data") as server, holdfast.connect(server.url) as client:
         queue = client.queue("orders")
-        async with queue.receive() as one, queue.receive() as two, queue.receive() as three:
+        async with queue.receive(credit=4_000) as one, queue.receive(credit=4_000) as two, queue.receive(credit=4_000) as three:
             await queue.send_many(range(300))
 
             taken = []
@@ -21,7 +21,7 @@ async def test_a_recipient_with_much_credit_does_not_take_everything_from_the_ot
                 seen = 0
                 with contextlib.suppress(TimedOut):
                     while True:
-                        await (await incoming.next(timeout=0.3)).confirm()
+                        await (await incoming.next(timeout=0.3 if seen else 60)).confirm()
                         seen += 1
                 taken.append(seen)
 

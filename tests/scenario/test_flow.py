@@ -15,6 +15,7 @@ from holdfast.node.settings import NodeSettings
 from holdfast.wire import tcp
 from holdfast.wire.decoder import FrameDecoder
 from holdfast.wire.frame import MAGIC, VERSIONS, Answered, Attach, Credit, Deliver, Hello, Message, OpenSession, encode_lead
+from tests.waiting import turn_loop
 
 
 async def test_a_full_destination_is_full_after_a_restart_too(tmp_path: Path) -> None:
@@ -95,7 +96,6 @@ class Deaf(asyncio.Protocol):
 async def test_a_client_that_does_not_read_is_passed_over_until_it_does_and_keeps_its_link_b12() -> None:
     """Its credit is large, its socket full: what waits for it is bounded, the others are served, and it goes on later."""
     node = await Node.in_memory(NodeSettings(link_bytes_max=12 << 20))
-    await node.start()
     listener = await tcp.listen("127.0.0.1", 0, node.clients.accept)
     _, deaf = await asyncio.get_running_loop().create_connection(Deaf, "127.0.0.1", listener.port)
     await deaf.attach("orders")
@@ -136,7 +136,7 @@ def test_the_blocking_twin_knows_what_is_full_and_tries(tmp_path: Path) -> None:
         with queue.receive() as incoming:
             incoming.next(timeout=10).reject(ValueError("odd"))
         queue.unblocked(timeout=10)
-        client.unblocked(timeout=1)
+        client.unblocked(timeout=60)
 
         (dead,) = client.dead.list()
         assert (dead.dead[0].code, dead.dead[0].reason) == ("rejected", "ValueError: odd")
@@ -148,12 +148,12 @@ def test_the_blocking_twin_knows_what_is_full_and_tries(tmp_path: Path) -> None:
 
 
 async def test_a_client_that_waits_for_room_is_woken_when_it_is_closed() -> None:
-    async with holdfast.connect("memory:") as client:
+    async with holdfast.connect("memory:", timeout=0.5) as client:
         await client.create_queue("q", events_max=1)
         await client.queue("q").send(1)
         while not client.queue("q").is_blocked:
             await client.status()
         waiting = asyncio.ensure_future(client.queue("q").send(2, timeout=60))
-        await asyncio.sleep(0)
+        await turn_loop()
     with pytest.raises(holdfast.errors.Closed):
         await waiting

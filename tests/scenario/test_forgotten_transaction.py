@@ -10,7 +10,7 @@ import pytest
 
 import holdfast
 from holdfast.errors import TransactionAborted
-from holdfast.node import patience
+from holdfast.node.messages import assembly_timeout
 from tests.running_server import SETTINGS, running
 from tests.waiting import until
 
@@ -19,7 +19,7 @@ IDLE_MS = 300
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "LOOK_MS", 50)
+    monkeypatch.setattr(assembly_timeout, "CHECK_MS", 50)
 
 
 async def test_a_transaction_in_which_nothing_comes_is_abandoned_and_its_space_is_free(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ async def test_a_transaction_in_which_nothing_comes_is_abandoned_and_its_space_i
 async def test_while_space_is_short_a_forgotten_transaction_stops_nobody_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "SHORT_MS", IDLE_MS)
+    monkeypatch.setattr(assembly_timeout, "SHORT_MS", IDLE_MS)
     async with (
         running(tmp_path / "data") as server,
         holdfast.connect(server.url, timeout=20) as client,

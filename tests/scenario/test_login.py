@@ -14,8 +14,8 @@ import pytest
 import holdfast
 import holdfast.blocking
 from holdfast.errors import BadSetting, LinkLost, LoginFailed, ProtocolError, Unreachable, Untrusted
-from holdfast.node import users_file
-from holdfast.node.passwords import hashed
+from holdfast.node.login import users_file
+from holdfast.node.login.passwords import hashed
 from holdfast.wire import tcp, tls
 from holdfast.wire.frame import MAGIC, Frame, Goodbye, Hello, Manage, Message, OpenSession
 from holdfast.wire.link import Link
@@ -98,8 +98,8 @@ async def test_whoever_does_not_know_the_password_is_refused_slowly_and_not_told
     refused = await refusal(fresh.url(user, password))
 
     assert isinstance(refused, LoginFailed)
-    assert refused.sentence == "user or password is wrong, or the certificate is nobody's here"
-    assert 1 <= time.monotonic() - began < 5
+    assert "user or password is wrong, or no user here has this certificate" in refused.sentence
+    assert time.monotonic() - began >= 1
 
 
 async def test_a_certificate_of_nobody_here_and_one_of_another_user_do_not_log_in(fresh: ProtectedServer) -> None:
@@ -215,20 +215,25 @@ async def test_a_flood_of_logins_does_not_hold_up_those_who_are_in(fresh: Protec
             async with holdfast.connect(fresh.url("alice", f"guess {number}"), timeout=3):
                 pass
 
+    async def send(client: holdfast.Client) -> float:
+        began = time.monotonic()
+        await client.queue("orders.new").send("on time", timeout=60)
+        return time.monotonic() - began
+
     async with holdfast.connect(fresh.alice) as client:
+        quiet = sorted([await send(client) for _ in range(20)])[10]
         guessing = [asyncio.create_task(guess(number)) for number in range(200)]
         took: list[float] = []
         while len(took) < 20 or not any(task.done() for task in guessing):
-            began = time.monotonic()
-            await client.queue("orders.new").send("on time", timeout=5)
-            took.append(time.monotonic() - began)
+            took.append(await send(client))
         for task in guessing:
             task.cancel()
         await asyncio.gather(*guessing, return_exceptions=True)
 
-    assert sorted(took)[len(took) // 2] < 0.5
+    assert sorted(took)[len(took) // 2] < max(0.5, 50 * quiet)
 
 
+@pytest.mark.slow
 async def test_a_new_password_counts_after_sighup_and_the_links_of_the_old_one_end(fresh: ProtectedServer) -> None:
     async with holdfast.connect(fresh.alice, timeout=5) as client, holdfast.connect(fresh.bob) as other:
         users_file.change_password(fresh.users, "alice", hashed("changed"))
@@ -257,7 +262,7 @@ async def test_a_broken_users_file_is_not_taken_over_and_the_log_says_why(fresh:
     async with holdfast.connect(fresh.alice) as client:
         await client.queue("orders.new").send("one")
 
-    assert "what was read before stays in force" in fresh.process.log
+    assert "the users and certificate read before stay in force" in fresh.process.log
 
 
 async def test_a_renewed_certificate_is_shown_after_sighup(fresh: ProtectedServer) -> None:
@@ -274,3 +279,20 @@ async def test_a_renewed_certificate_is_shown_after_sighup(fresh: ProtectedServe
     stranger = Stranger(link := await tcp.dial(("127.0.0.1", fresh.process.port), 10, context))
     assert "renewed" in link.certificate_names
     await stranger.say(Frame(0, Goodbye()))
+
+
+@pytest.mark.slow
+async def test_whoever_gives_no_password_or_no_user_is_told_how_to_give_one(
+    fresh: ProtectedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HOLDFAST_PASSWORD", raising=False)
+
+    without_password = await refusal(fresh.url("alice"))
+    without_user = await refusal(fresh.url(""))
+    wrong = await refusal(fresh.url("alice"), password="wrong")
+
+    assert isinstance(without_password, LoginFailed)
+    assert "asks for a login: this client gave no password for 'alice'; put it in HOLDFAST_PASSWORD" in without_password.sentence
+    assert isinstance(without_user, LoginFailed)
+    assert "this client named no user; write holdfasts://USER@HOST" in without_user.sentence
+    assert wrong.sentence.startswith("user or password is wrong")

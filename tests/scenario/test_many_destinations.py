@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import holdfast
-from holdfast.node.administration import PAGE_DESTINATIONS
+from holdfast.node.messages.answers import PAGE_DESTINATIONS
 
 
 async def test_more_destinations_than_fit_one_answer_are_listed_each_once_in_order() -> None:

@@ -11,15 +11,13 @@ import pytest
 
 import holdfast
 from holdfast.errors import SubscriptionInUse
-from holdfast.node import embedded
-from holdfast.node.embedded import Embedded
 from holdfast.node.node import Node
 from holdfast.node.settings import NodeSettings
-from holdfast.simulation.checkers.space import still_needed
+from holdfast.simulation.checkers.free_space import still_needed
+from tests.client_of import client_of, sibling_of
 from tests.reachable import grown, sizes
 
 Use = Callable[[holdfast.Client, int], Awaitable[None]]
-NAME = "left-behind"
 # So often first: what is made once is made then, and what is remembered of the last few is full.
 ONCE = 80
 AGAIN = 200
@@ -28,11 +26,7 @@ AGAIN = 200
 @asynccontextmanager
 async def opened() -> AsyncIterator[tuple[Node, holdfast.Client]]:
     node = await Node.in_memory(NodeSettings(start_grace_ms=1, session_grace_ms=1_000))
-    await node.start()
-    key = (id(asyncio.get_running_loop()), NAME)
-    embedded._shared[key] = Embedded(node, key)
-    async with holdfast.connect(f"memory:{NAME}") as client:
-        await embedded._shared[key].close()  # from now on its clients are its only users
+    async with client_of(node) as client:
         await client.create_topic("news")
         yield node, client
 
@@ -52,7 +46,7 @@ async def temporary_queues(client: holdfast.Client, count: int) -> None:
         async with queue.receive() as incoming:
             await (await incoming.next(10)).confirm()
             await incoming.settled()
-        await client.delete(queue.name)
+        await client.delete(queue.name, force=True)
 
 
 async def transactions(client: holdfast.Client, count: int) -> None:
@@ -113,7 +107,7 @@ async def sessions(client: holdfast.Client, count: int) -> None:
 
 async def clients(client: holdfast.Client, count: int) -> None:
     for number in range(count):
-        async with holdfast.connect(f"memory:{NAME}") as other:
+        async with sibling_of(client) as other:
             await other.queue("visited").send(number)
             await (await other.temporary_queue()).send(number)
     await take(client, "visited", count)
@@ -158,7 +152,7 @@ async def full_queues(client: holdfast.Client, count: int) -> None:
     for number in range(count):
         await client.create_queue(f"small-{number}", events_max=2)
         await client.queue(f"small-{number}").send_many(range(3))
-        await client.delete(f"small-{number}")
+        await client.delete(f"small-{number}", force=True)
     await client.dead.purge(everything=True)
 
 
@@ -179,5 +173,6 @@ async def test_what_comes_and_goes_leaves_nothing_behind(use: Use) -> None:
 
         after = sizes(node=node.messages, clients=node.clients, client=client)
         leaking = grown(before, after, by=AGAIN // 2)
-        assert not {path: count for path, count in leaking.items() if "channel" not in path}
+        # What the channel holds is released in its time; lines that are folded are bounded, and go with their interval.
+        assert not {path: count for path, count in leaking.items() if "channel" not in path and "operator_log" not in path}
         assert not still_needed(node.messages.directory)

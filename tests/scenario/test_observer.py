@@ -9,7 +9,7 @@ import pytest
 
 import holdfast
 from holdfast import Event
-from holdfast.channel.journal.layout import segment_name
+from holdfast.channel.journal.files.layout import segment_name
 from holdfast.client.client import Client
 from holdfast.errors import JournalDamaged, NoSuchDestination, NoSuchPosition, NoSuchSubscription, NotAJournal, WrongKind
 from holdfast.event.extent import ReadSlice

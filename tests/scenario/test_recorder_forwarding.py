@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,12 +15,15 @@ import pytest
 import holdfast
 import holdfast.blocking
 from holdfast.errors import BadUrl, Damaged, TimedOut, Unreachable, WrongKind
-from holdfast.recorder import Recorder
+from holdfast.recorder.recorder import Recorder
+from tests import effort
 from tests.server_process import ServerProcess
+from tests.waiting import wait_until
 
+KILLS = effort.rounds(short=3, long=12)
 RECORD_FOR_EVER = """
 import sys
-from holdfast.recorder import Recorder
+from holdfast.recorder.recorder import Recorder
 recorder = Recorder(sys.argv[1])
 while True:
     made = recorder.record({"number": recorder.last + 1}, "orders")
@@ -29,7 +32,7 @@ while True:
 """
 FORWARD_FOR_EVER = """
 import sys, time
-from holdfast.recorder import Recorder
+from holdfast.recorder.recorder import Recorder
 recorder = Recorder(sys.argv[1])
 recorder.start_forwarding(sys.argv[2])
 while True:
@@ -185,25 +188,18 @@ def test_the_background_forwarder_sends_what_is_recorded_and_waits_for_a_server(
             for number in range(1, 51):
                 recorder.record({"number": number}, "orders")
             server.start()
-            _until(lambda: recorder.held == 0)
+            wait_until(lambda: recorder.held == 0, "everything is forwarded")
             recorder.record({"number": 51}, "orders")
-            _until(lambda: recorder.held == 0)
+            wait_until(lambda: recorder.held == 0, "everything is forwarded")
 
         assert _received(server.url, 51) == list(range(1, 52))
 
 
-def _until(holds: Callable[[], bool], seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "it never came true"
-        time.sleep(0.01)
-
-
 @pytest.mark.faults
 def test_what_record_returned_for_is_there_after_a_kill_at_any_moment(tmp_path: Path) -> None:
-    dice = random.Random(7)
+    dice = random.Random(effort.seed(7))
     said = 0
-    for _ in range(8):
+    for _ in range(effort.rounds(short=4, long=30)):
         with subprocess.Popen(
             [sys.executable, "-c", RECORD_FOR_EVER, str(tmp_path / "recorder")], stdout=subprocess.PIPE, text=True
         ) as process:
@@ -220,18 +216,20 @@ def test_what_record_returned_for_is_there_after_a_kill_at_any_moment(tmp_path: 
 
 @pytest.mark.faults
 def test_a_forwarder_killed_at_random_moments_delivers_each_event_once_in_order(tmp_path: Path, server: ServerProcess) -> None:
-    dice = random.Random(11)
-    for _ in range(6):
+    dice = random.Random(effort.seed(11))
+    for _ in range(KILLS):
         with subprocess.Popen([sys.executable, "-c", FORWARD_FOR_EVER, str(tmp_path / "recorder"), server.url]) as process:
-            waiting = _waiting(server)
-            _until(lambda: _waiting(server) > waiting)  # noqa: B023  # used at once
-            time.sleep(dice.random() * 0.2)  # not to wait for anything: the moment of the kill is what varies
-            process.kill()
+            try:
+                waiting = _waiting(server)
+                wait_until(lambda: _waiting(server) > waiting, "more is forwarded")  # noqa: B023  # used at once
+                time.sleep(dice.random() * 0.2)  # the moment is part of what is tried
+            finally:
+                process.kill()
 
     with Recorder(tmp_path / "recorder") as recorder:
         recorder.forward(server.url)
         count = recorder.last
-    assert count > 6
+    assert count >= KILLS
     assert _received(server.url, count) == list(range(1, count + 1))
 
 
@@ -243,15 +241,15 @@ def _waiting(server: ServerProcess) -> int:
 
 @pytest.mark.faults
 def test_a_server_killed_while_it_is_forwarded_to_has_each_event_once_in_order(tmp_path: Path, server: ServerProcess) -> None:
-    dice = random.Random(13)
+    dice = random.Random(effort.seed(13))
     with Recorder(tmp_path / "recorder") as recorder:
         recorder.start_forwarding(server.url)
-        for _ in range(4):
+        for _ in range(effort.rounds(short=2, long=8)):
             for _ in range(dice.randrange(200, 500)):
                 recorder.record({"number": recorder.last + 1}, "orders")
             server.kill()
             server.start()
-        _until(lambda: recorder.held == 0)
+        wait_until(lambda: recorder.held == 0, "everything is forwarded")
         count = recorder.last
 
     assert _received(server.url, count) == list(range(1, count + 1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from holdfast.channel.channel import Channel
 from holdfast.event import position
 from holdfast.event.position import Ranges
 from holdfast.wire.frame import Answered, Attach, Credit, Deliver, Settle
@@ -16,8 +17,7 @@ def positions(client: RawClient) -> list[int]:
 
 async def test_a_release_that_is_sent_again_after_a_lost_link_takes_nothing_from_its_next_holder() -> None:
     """Clients repeat verdicts that were not answered; meanwhile the event may be with somebody else, who will confirm it (P7)."""
-    node, _ = failing_node()
-    await node.start()
+    node, _ = await failing_node()
     await asyncio.wait_for(node.messages.wait_until_primary(), 5)
     await fill(node, 1)
     first, second = RawClient(node), RawClient(node)
@@ -41,13 +41,12 @@ async def test_a_release_that_is_sent_again_after_a_lost_link_takes_nothing_from
 
 async def test_what_is_released_while_a_node_is_starting_is_delivered_when_it_has_started() -> None:
     """A recipient that comes back during a replay says what it holds, and may release it before there is a primary."""
-    node, _ = failing_node()
     may_claim = asyncio.Event()
 
-    async def wait() -> None:
+    async def wait(_: Channel) -> None:
         await may_claim.wait()
 
-    await node.start(wait)
+    node, _ = await failing_node(wait)
     await fill(node, 1)
     client = RawClient(node)
     await client.greet()

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from holdfast.channel.channel import Channel
 from holdfast.errors import LinkLost, TimedOut, Unreachable, WrongKind
-from holdfast.node import upkeep
+from holdfast.node.messages import upkeep
 from tests.running_server import SETTINGS, RunningServer, running, start
+from tests.waiting import until
 
 
 async def drain(client: holdfast.Client, count: int) -> list[object]:
@@ -28,7 +30,7 @@ async def test_events_are_accepted_while_the_channel_is_still_being_replayed(tmp
     """A6, rule 16: accepting needs only the tail; delivering waits for the replay."""
     gate = asyncio.Event()
 
-    async def wait() -> None:
+    async def wait(_: Channel) -> None:
         await gate.wait()
 
     server = await start(tmp_path / "data", before_claim=wait)
@@ -49,7 +51,7 @@ async def test_a_recipient_that_attaches_while_the_channel_is_being_replayed_get
         await before.crash()
     gate = asyncio.Event()
 
-    async def wait() -> None:
+    async def wait(_: Channel) -> None:
         await gate.wait()
 
     server = await start(tmp_path / "data", before_claim=wait)
@@ -94,7 +96,7 @@ async def test_after_a_crash_what_came_during_the_start_is_delivered_first_then_
 
     gate = asyncio.Event()
 
-    async def wait() -> None:
+    async def wait(_: Channel) -> None:
         await gate.wait()
 
     server = await start(tmp_path / "data", before_claim=wait)
@@ -118,12 +120,12 @@ async def test_a_producers_own_order_wins_over_the_order_after_a_crash(tmp_path:
         await server.crash()
         gate = asyncio.Event()
 
-        async def wait() -> None:
+        async def wait(_: Channel) -> None:
             await gate.wait()
 
         server = await start(tmp_path / "data", port=port, before_claim=wait)
         sending = asyncio.create_task(client.queue("orders").send("third", timeout=20))
-        await asyncio.sleep(0.2)
+        await until(lambda: server.node.clients.open_links, "the client is back while the server starts")
         gate.set()
         await sending
         assert await drain(client, 3) == ["first", "second", "third"]
@@ -166,14 +168,14 @@ async def take_and_die(server: RunningServer) -> int:
     return event.deliveries
 
 
-async def test_an_event_that_kills_its_server_each_time_still_reaches_its_limit(tmp_path: Path) -> None:
-    """Rule 5: a new epoch adds one to everything unfinished that was handed out."""
+async def test_an_event_that_kills_its_server_and_client_each_time_still_reaches_its_limit(tmp_path: Path) -> None:
+    """Rule 5: nobody could note the first time; from then on it is handed out with care, and counted by the new epoch."""
     server = await start(tmp_path / "data")
     async with holdfast.connect(server.url) as client:
         await client.create_queue("orders", redelivery_limit=2)
         await client.queue("orders").send_many(["harmless", "poison"])
-    for life in range(3):
-        assert await take_and_die(server) == life
+    for deliveries in (0, 0, 1, 2):
+        assert await take_and_die(server) == deliveries
         server = await start(tmp_path / "data")
 
     async with (
@@ -184,6 +186,30 @@ async def test_an_event_that_kills_its_server_each_time_still_reaches_its_limit(
         assert (await dead.next(timeout=5)).data == "poison"
         with pytest.raises(TimedOut):
             await incoming.next(timeout=0.1)
+    await server.close()
+
+
+async def test_restarts_of_the_server_count_nothing_that_a_living_client_still_holds(tmp_path: Path) -> None:
+    """Rule 5: with a limit of one, whatever had been counted would be dead at the second."""
+    server = await start(tmp_path / "data")
+    port = server.port
+    async with holdfast.connect(server.url, timeout=20) as client:
+        await client.create_queue("orders", redelivery_limit=1)
+        await client.queue("orders").send_many(range(50))
+        async with client.queue("orders").receive() as incoming:
+            for number in range(4):
+                event = await incoming.next(timeout=10)
+                assert event.data == number
+                await event.confirm()
+                await incoming.settled(timeout=10)
+                await server.crash()
+                server = await start(tmp_path / "data", port=port)
+        async with client.queue("orders").receive() as incoming:
+            left = [await incoming.next(timeout=10) for _ in range(46)]
+            assert [(event.data, event.deliveries) for event in left] == [(number, 0) for number in range(4, 50)]
+            for event in left:
+                await event.confirm()
+        assert (await client.describe("_DMQ"))["waiting"] == 0
     await server.close()
 
 

@@ -13,9 +13,9 @@ import pytest
 import holdfast
 from holdfast.cli.main import run
 from holdfast.errors import HoldfastError
-from holdfast.node import users_file
-from holdfast.node.passwords import hashed
-from holdfast.recorder import Recorder
+from holdfast.node.login import users_file
+from holdfast.node.login.passwords import hashed
+from holdfast.recorder.recorder import Recorder
 from holdfast.wire.frame import MAGIC, Frame, Hello
 from tests.protected_server import ALICE, BOB, ProtectedServer
 
@@ -74,6 +74,7 @@ def _secrets(server: ProtectedServer) -> list[str]:
     return [ALICE, BOB, WRONG, CHANGED, "s3cret", "argon2id$", "PRIVATE KEY", *parts]
 
 
+@pytest.mark.slow
 async def test_no_password_and_no_hash_is_in_the_log_in_an_error_or_in_a_repr(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

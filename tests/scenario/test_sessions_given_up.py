@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from holdfast.channel.channel import Channel
 from holdfast.destination import command
+from holdfast.destination.settings import Settings
 from holdfast.errors import Blocked
 from holdfast.event.position import Ranges
 from holdfast.node.node import Node
@@ -34,8 +37,7 @@ MANY = 5_000
 
 @asynccontextmanager
 async def running() -> AsyncIterator[tuple[Node, FailingChannel]]:
-    node, channel = failing_node()
-    await node.start()
+    node, channel = await failing_node()
     await asyncio.wait_for(node.messages.wait_until_primary(), 5)
     try:
         yield node, channel
@@ -73,6 +75,101 @@ async def test_what_a_dead_recipient_held_of_many_small_batches_goes_to_another(
         assert sorted(positions(other)) == sorted(positions(dying))
 
 
+def counts(client: RawClient) -> dict[int, int]:
+    return {
+        each.first + at: each.deliveries for message in client.of(Deliver) for each in message.slices for at in range(each.events)
+    }
+
+
+async def test_of_what_a_dead_recipient_held_that_counts_which_its_program_was_handed_and_the_next_one() -> None:
+    """Rule 5. It has handed out four, and decided on the second."""
+    async with running() as (node, _):
+        await fill(node, 10)
+        dying, other = await greeted(node), await greeted(node)
+        await dying.ask(Attach, 1, "q", "queue")
+        dying.say(Credit(1, 100, 1 << 20))
+        await until_handed(dying, 10)
+        given = positions(dying)
+        dying.say(Credit(1, 0, 0, given[3]))
+        await dying.ask(Settle, 1, "confirm", Ranges.of((given[1], given[1])).to_bytes(), 0, 0, True, "", "", given[3])
+
+        dying.cut()
+        await other.receive()
+        await until_handed(other, 9)
+
+        assert [counts(other)[each] for each in given if each != given[1]] == [1, 1, 1, 1, 0, 0, 0, 0, 0]
+
+
+async def test_an_older_client_has_handed_out_what_it_decided_on_and_the_next_one_counts() -> None:
+    async with running() as (node, _):
+        await fill(node, 6)
+        dying, other = await greeted(node), await greeted(node)
+        await dying.receive()
+        await until_handed(dying, 6)
+        given = positions(dying)
+        await dying.ask(Settle, 1, "confirm", Ranges.of((given[2], given[2])).to_bytes())
+
+        dying.cut()
+        await other.receive()
+        await until_handed(other, 5)
+
+        assert [counts(other)[each] for each in given if each != given[2]] == [1, 1, 1, 0, 0]
+
+
+async def test_who_comes_back_says_anew_how_far_it_has_handed_out_in_an_order_of_its_own() -> None:
+    async with running() as (node, _):
+        await fill(node, 6)
+        dying, other = await greeted(node), await greeted(node)
+        await dying.receive()
+        await until_handed(dying, 6)
+        given = positions(dying)
+        held = Ranges.gather((each, each) for each in given).to_bytes()
+        ahead = array("Q", [end for each in (given[5], given[1], given[3]) for end in (each, each)]).tobytes()
+        back = await greeted(node, dying.session)
+        await back.ask(Attach, 1, "q", "queue", "", held, "", "name", True, False, False, False, False, ahead)
+        back.say(Credit(1, 0, 0, given[5]))
+        await back.ask(Settle, 1, "release", Ranges.of((given[0], given[0])).to_bytes(), 0, 0, False, "", "", given[5])
+
+        back.cut()
+        await other.receive()
+        await until_handed(other, 6)
+
+        assert [counts(other)[each] for each in given] == [0, 1, 1, 0, 1, 1]
+
+
+async def test_what_was_counted_when_a_session_was_given_up_is_counted_once_however_often_that_is_tried() -> None:
+    async with running() as (node, channel):
+        await fill(node, 10)
+        dying, other = await greeted(node), await greeted(node)
+        await dying.receive()
+        await until_handed(dying, 10)
+        channel.refused = {command.Detach}
+        dying.cut()
+        await channel.until_refused(command.Detach, 2)
+
+        channel.refused = set()
+        await other.receive()
+        await until_handed(other, 10)
+
+        assert list(counts(other).values()) == [1] + [0] * 9
+
+
+async def test_a_client_that_never_says_how_far_it_is_costs_no_memory_for_what_is_finished() -> None:
+    async with running() as (node, _):
+        await fill(node, 0)
+        client = await greeted(node)
+        await client.receive()
+        for turn in range(1, 6):
+            await fill(node, 1_000)
+            await until_handed(client, turn * 1_000)
+            held = Ranges.of((positions(client)[0], positions(client)[-1])).to_bytes()
+            await client.ask(Settle, 1, "confirm", held, 0, 0, True, "", "", 1)
+
+        delivery = node.messages.deliverer.deliveries["q", ""]
+
+        assert len(delivery._receivers[client.session, 1].prefetched) <= 2_000
+
+
 async def test_a_session_whose_giving_up_found_no_room_is_given_up_when_there_is_some() -> None:
     async with running() as (node, channel):
         await fill(node, 10)
@@ -107,7 +204,7 @@ async def test_a_session_that_comes_back_while_it_is_being_given_up_is_told_so()
 
 async def test_thousands_of_events_that_were_redelivered_too_often_are_buried() -> None:
     async with running() as (node, _):
-        node.channel.append(command.encode(command.Create("q", "queue", command.Settings(redelivery_limit=1))))
+        node.channel.append(command.encode(command.Create("q", "queue", Settings(redelivery_limit=1))))
         await fill(node, MANY)
         client = await greeted(node)
         await client.receive()
@@ -158,20 +255,16 @@ async def test_a_batch_that_was_moved_while_it_was_being_fetched_is_delivered_al
 
 
 async def test_what_cannot_be_imported_at_the_start_does_not_keep_a_node_from_delivering() -> None:
-    node, _ = failing_node()
-
-    async def import_recorded() -> None:
+    async def import_recorded(_: Channel) -> None:
         raise Blocked("no room for what was recorded")
 
-    await node.start(import_recorded)
+    node, _ = await failing_node(import_recorded)
     await asyncio.wait_for(node.messages.wait_until_primary(), 5)
     await node.close()
 
 
 async def test_a_claim_that_found_no_room_is_made_again() -> None:
-    node, channel = failing_node()
-    channel.refused = {command.Claim}
-    await node.start()
+    node, channel = await failing_node(refused=[command.Claim])
     await channel.until_refused(command.Claim)
     channel.refused = set()
 

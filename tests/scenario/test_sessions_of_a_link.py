@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from holdfast.event.position import Ranges
-from holdfast.node import client_link
+from holdfast.node.clients import client_link
 from holdfast.node.node import Node
 from holdfast.wire.frame import Answered, Attach, CloseSession, Credit, Deliver, Goodbye, OpenSession, SessionOpened
 from tests.raw_client import RawClient, failing_node, fill
@@ -18,8 +18,7 @@ from tests.raw_client import RawClient, failing_node, fill
 @asynccontextmanager
 async def running() -> AsyncIterator[tuple[Node, RawClient]]:
     """A node, and a client that is greeted and has session 1."""
-    node, _ = failing_node()
-    await node.start()
+    node, _ = await failing_node()
     await asyncio.wait_for(node.messages.wait_until_primary(), 5)
     client = RawClient(node)
     await client.greet()

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.channel.journal import JournalSettings
+from holdfast.channel.journal.settings import JournalSettings
 from holdfast.node.settings import NodeSettings
-from holdfast.simulation.checkers.space import still_needed
+from holdfast.simulation.checkers.free_space import still_needed
 from tests.running_server import KIB, running
 
 JOURNAL = JournalSettings(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,13 +13,15 @@ import pytest
 from holdfast import blocking
 from holdfast.errors import SubscriptionInUse
 from holdfast.spark.options import StreamOptions
-from holdfast.spark.source import owning
-from holdfast.spark.source.connecting import Connection, Holding
+from holdfast.spark.server_address import ServerAddress
+from holdfast.spark.source import stream_ownership
 from holdfast.spark.source.driver import Driver
-from holdfast.spark.source.owning import Allowance, Owner
+from holdfast.spark.source.read_target import ReadTarget
+from holdfast.spark.source.stream_ownership import Allowance, Owner
 from tests.server_process import ServerProcess
+from tests.waiting import until
 
-HOLDING = Holding("alerts", "lake")
+HOLDING = ReadTarget("alerts", "lake")
 ANY = Allowance()
 
 
@@ -31,22 +34,23 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
         yield running
 
 
-async def test_who_has_just_gone_is_waited_for(server: ServerProcess) -> None:
-    first, second = (Owner(Connection(server.url), [HOLDING]) for _ in range(2))
+async def test_who_has_just_gone_is_waited_for(server: ServerProcess, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    first, second = (Owner(ServerAddress(server.url), [HOLDING]) for _ in range(2))
     await first.extents({}, ANY, 1)
 
     waiting = asyncio.create_task(second.extents({}, ANY, 1))
-    await asyncio.sleep(0.3)
+    await until(lambda: caplog.text.count("; trying again") >= 2, "it is refused again and again")
     assert not waiting.done()
     await first.close()
 
-    assert (await asyncio.wait_for(waiting, 10)).keys() == {"alerts"}
+    assert (await asyncio.wait_for(waiting, 60)).keys() == {"alerts"}
     await second.close()
 
 
 async def test_who_stays_is_named_after_a_while(server: ServerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owning, "OWNER_PATIENCE_S", 0.5)
-    first, second = (Owner(Connection(server.url), [HOLDING]) for _ in range(2))
+    monkeypatch.setattr(stream_ownership, "OWNER_PATIENCE_S", 0.5)
+    first, second = (Owner(ServerAddress(server.url), [HOLDING]) for _ in range(2))
     await first.extents({}, ANY, 1)
 
     with pytest.raises(SubscriptionInUse, match="has its subscription for itself: stop whoever uses it"):

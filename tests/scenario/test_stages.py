@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from holdfast.client.assembly.stage import Staged
 from holdfast.client.client import Client
-from holdfast.client.staging import Staged
 from holdfast.errors import AccessDenied, Blocked, Closed, LinkLost, NotPublished, Unreachable
 from holdfast.event import batch
 from holdfast.event.event import BINARY, Head, encode_head
-from holdfast.node import patience, staging
+from holdfast.node.clients import assembly_requests
+from holdfast.node.messages import assembly_timeout
 from tests.contract.places import CuttingProxy
 from tests.protected_server import ProtectedServer
-from tests.running_server import SETTINGS, RunningServer, running, start
+from tests.running_server import PATIENT, SETTINGS, RunningServer, running, start
 from tests.waiting import until
 
 IDLE_MS = 300
@@ -28,7 +29,7 @@ PAD = bytes(9_000)
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "LOOK_MS", 50)
+    monkeypatch.setattr(assembly_timeout, "CHECK_MS", 50)
 
 
 async def staged(client: Client, name: str, *data: object, queue: str = "orders", timeout: float | None = None) -> Staged:
@@ -73,8 +74,8 @@ async def test_a_stage_in_which_nothing_comes_is_given_up_and_its_space_is_free(
 async def test_even_while_space_is_short_a_stage_has_its_minute_which_a_transaction_has_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "SHORT_MS", 100)
-    monkeypatch.setattr(patience, "STAGE_SHORT_MS", 1_500)
+    monkeypatch.setattr(assembly_timeout, "SHORT_MS", 100)
+    monkeypatch.setattr(assembly_timeout, "STAGE_SHORT_MS", 1_500)
     async with running(tmp_path / "data") as server, holdfast.connect(server.url, timeout=20) as client:
         await staged(client, "kept", 1)
         transaction = client.transaction()
@@ -103,7 +104,7 @@ async def fill(client: Client) -> None:
 @pytest.mark.parametrize("cut_after", [0.0, 0.003])
 async def test_what_is_staged_and_published_through_cut_links_is_there_once(tmp_path: Path, cut_after: float) -> None:
     async with (
-        running(tmp_path / "data") as server,
+        running(tmp_path / "data", PATIENT) as server,
         CuttingProxy(server.port) as proxy,
         holdfast.connect(proxy.url, timeout=20) as client,
     ):
@@ -115,16 +116,17 @@ async def test_what_is_staged_and_published_through_cut_links_is_there_once(tmp_
                 await stage.send_batch("orders", "queue", made, 1)
             asyncio.get_running_loop().call_later(2 * cut_after, proxy.cut)
             sealed = await stage.seal()
-            asyncio.get_running_loop().call_later(cut_after, proxy.cut)
+            last = asyncio.get_running_loop().call_later(cut_after, proxy.cut)
             await client.publish("q", number, [sealed])
 
+        await until(lambda: asyncio.get_running_loop().time() > last.when(), "the last cut is over")
         assert proxy.connections >= 2
         assert await taken(client) == [b"%d-%d" % (number, index) for number in range(2) for index in range(20)]
 
 
 async def test_a_publish_whose_answer_was_lost_with_the_link_is_not_called_unsent(tmp_path: Path) -> None:
     async with (
-        running(tmp_path / "data") as server,
+        running(tmp_path / "data", PATIENT) as server,
         CuttingProxy(server.port) as proxy,
         holdfast.connect(proxy.url, timeout=20) as client,
     ):
@@ -231,12 +233,12 @@ async def test_all_stages_together_take_no_more_than_their_share_and_go_on_when_
 
 
 async def test_there_are_only_so_many_stages_and_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staging, "STAGES_MAX", 2)
+    monkeypatch.setattr(assembly_requests, "STAGES_MAX", 2)
     async with running(tmp_path / "data") as server, holdfast.connect(server.url) as client:
         made = [await staged(client, f"{each}", each) for each in range(2)]
         with pytest.raises(Blocked, match="2 stages already"):
             await staged(client, "third", 3, timeout=0.3)
-        monkeypatch.setattr(staging, "PARTS_MAX", 1)
+        monkeypatch.setattr(assembly_requests, "STAGED_PARTS_MAX", 1)
         with pytest.raises(Blocked, match="1 parts are staged"):
             await staged(client, "fourth", 4, timeout=0.3)
 

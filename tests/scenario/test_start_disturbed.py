@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from holdfast.channel.channel import Channel
 from tests import running_server
 from tests.running_server import SETTINGS
 
@@ -15,7 +16,7 @@ from tests.running_server import SETTINGS
 async def test_a_fault_while_records_are_taken_in_does_not_keep_the_node_from_delivering(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def fail() -> None:
+    async def fail(_: Channel) -> None:
         raise KeyError("a fault of ours")
 
     server = await running_server.start(tmp_path / "data", SETTINGS, before_claim=fail)
@@ -27,4 +28,4 @@ async def test_a_fault_while_records_are_taken_in_does_not_keep_the_node_from_de
     finally:
         await server.close()
 
-    assert "what was recorded before the start could not be taken" in caplog.text
+    assert "events recorded before the start could not be taken" in caplog.text

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import holdfast
 from holdfast.client.client import Client
-from holdfast.client.recipient import Incoming
+from holdfast.client.receiving.incoming import Incoming
 from tests.server_process import ServerProcess
 
 TOPICS = 2_000

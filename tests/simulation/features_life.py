@@ -12,25 +12,24 @@ import asyncio
 import contextlib
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from functools import partial
 from typing import Any
 
 import holdfast
-from holdfast.channel.journal import JournalChannel
-from holdfast.client.received import ReceivedEvent
-from holdfast.client.recipient import Incoming
-from holdfast.node import embedded
-from holdfast.node.embedded import Embedded
+from holdfast.channel.channel import Channel
+from holdfast.channel.journal.journal_channel import JournalChannel
+from holdfast.client.receiving.incoming import Incoming
+from holdfast.client.receiving.received_event import ReceivedEvent
 from holdfast.node.identity import Identity
 from holdfast.node.node import Node
 from holdfast.node.settings import NodeSettings
 from holdfast.simulation.checkers.account import Account
-from holdfast.simulation.checkers.contents import Contents
-from holdfast.simulation.checkers.groups import Groups
+from holdfast.simulation.checkers.free_space import still_needed
+from holdfast.simulation.checkers.group_order import GroupOrder
+from holdfast.simulation.checkers.large_events import LargeEvents
 from holdfast.simulation.checkers.replica import Replica
-from holdfast.simulation.checkers.space import still_needed
 from holdfast.simulation.checkers.transfers import Transfers
-from holdfast.simulation.disk import SimulatedDisk
+from holdfast.simulation.simulated_disk import SimulatedDisk
+from tests.client_of import client_of
 from tests.simulation.test_node_crash_at_every_write import FOLDER, JOURNAL, KIB
 
 SETTINGS = NodeSettings(journal=JOURNAL, start_grace_ms=1, session_grace_ms=20, snapshot_bytes=6 * KIB)
@@ -41,7 +40,9 @@ SELECTOR = "level > 5"
 # Those that keep the order of their one producer; the others go by priority, by group, or when their time has come.
 IN_ORDER = ("pager", "all")
 AUDIENCES = (*IN_ORDER, "ranked", "later", "sick")
+# Of a node whose disk fails nothing is waited for; of any other as long as a busy machine may need.
 TIMEOUT_S = 0.3
+PATIENCE_S = 20.0
 
 Before = Callable[[Node], Awaitable[None]]
 
@@ -52,8 +53,8 @@ class Story:
     def __init__(self) -> None:
         self.account = Account(*AUDIENCES, "grouped")
         self.transfers = Transfers("in", "out", "audit")
-        self.groups = Groups()
-        self.contents = Contents()
+        self.groups = GroupOrder()
+        self.contents = LargeEvents()
         self.replica = Replica()
         self.is_over = False
 
@@ -68,13 +69,15 @@ class Story:
 async def opened(disk: SimulatedDisk, before_claim: Before | None = None) -> AsyncIterator[tuple[Node, holdfast.Client]]:
     """A node on this disk, and its only client."""
     channel = await JournalChannel.open(FOLDER, JOURNAL, disk=disk)
-    node = Node(channel, Identity.in_memory(), SETTINGS)
-    await node.start(None if before_claim is None else partial(before_claim, node))
-    key = (id(asyncio.get_running_loop()), "simulated")
-    embedded._shared[key] = Embedded(node, key)
-    client = holdfast.connect("memory:simulated", timeout=TIMEOUT_S)
-    await client.open()
-    await embedded._shared[key].close()  # from now on the client is its only user
+    made: asyncio.Future[Node] = asyncio.get_running_loop().create_future()
+
+    async def before(_: Channel) -> None:
+        if before_claim is not None:
+            await before_claim(await made)
+
+    node = await Node.over(channel, Identity.in_memory(), SETTINGS, before_claim=before)
+    made.set_result(node)
+    client = await client_of(node, timeout=PATIENCE_S if disk.cut_at is None else TIMEOUT_S).open()
     try:
         yield node, client
     finally:

@@ -9,7 +9,7 @@ from holdfast.channel.channel import Purpose
 from holdfast.channel.journal.journal import Journal
 from holdfast.channel.journal.settings import JournalSettings
 from holdfast.errors import Blocked
-from holdfast.simulation.disk import SimulatedDisk
+from holdfast.simulation.simulated_disk import SimulatedDisk
 
 FOLDER = Path("/journal")
 SETTINGS = JournalSettings(

@@ -13,13 +13,14 @@ import random
 
 import pytest
 
-from holdfast.client import stream
+from holdfast.client.assembly import stream_sender
 from holdfast.errors import HoldfastError
-from holdfast.simulation.disk import PowerCut, SimulatedDisk, Survival, by_seed, everything_survives, nothing_survives
+from holdfast.simulation.simulated_disk import PowerCut, SimulatedDisk, Survival, by_seed, everything_survives, nothing_survives
+from tests import effort
 from tests.simulation.features_life import FRAGMENT_BYTES, Story, check, live
 
 SEED = 20_261_116
-# Cuts of the quick variant, spread over the whole life.
+# Cuts of the short variant, spread over the whole life.
 SAMPLES = 12
 
 
@@ -44,7 +45,7 @@ def survive_cut(cut_at: int, survives: Survival, how: str) -> None:
 def whole(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> int:
     """How many calls to the disk a whole life makes."""
     caplog.set_level(logging.CRITICAL + 1)
-    monkeypatch.setattr(stream, "FRAGMENT_BYTES", FRAGMENT_BYTES)
+    monkeypatch.setattr(stream_sender, "FRAGMENT_BYTES", FRAGMENT_BYTES)
     disk, story = run_until_cut(None)
     assert story.is_over and len(story.transfers.committed) == 3
     assert disk.calls > 100, "the life must be long enough to be worth cutting"
@@ -53,14 +54,15 @@ def whole(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_at_some_cuts_every_feature_keeps_its_promises(whole: int) -> None:
-    dice = random.Random(SEED)
+    dice = random.Random(effort.seed(SEED))
     stride = whole // SAMPLES
-    print(f"seed {SEED}, {whole} calls to the disk")
+    print(f"{whole} calls to the disk")
     for begin in range(0, stride * SAMPLES, stride):
         cut_at = begin + dice.randrange(stride)
         survive_cut(cut_at, by_seed(cut_at), "by seed")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("survives", [nothing_survives, everything_survives, "by seed"])
 def test_at_every_cut_every_feature_keeps_its_promises(whole: int, survives: Survival | str) -> None:

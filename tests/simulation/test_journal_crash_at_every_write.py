@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.channel.journal.journal import Journal
-from holdfast.simulation.disk import (
+from holdfast.simulation.simulated_disk import (
     PowerCut,
     SimulatedDisk,
     Survival,
@@ -21,6 +21,7 @@ from holdfast.simulation.disk import (
     everything_survives,
     nothing_survives,
 )
+from tests import effort
 from tests.simulation.journal_life import FOLDER, SETTINGS, History, check, dice_of, run
 
 SEEDS = 4
@@ -42,7 +43,7 @@ def calls_of_a_whole_run(seed: int) -> int:
     return disk.calls
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3, 4))])
+@pytest.mark.parametrize("seed", effort.cases([0], long=[1, 2, 3, 4]))
 def test_nothing_accepted_is_lost_wherever_the_power_goes_rule_2(seed: int) -> None:
     calls = calls_of_a_whole_run(seed)
     assert calls > 200, "the run must be long enough to recycle, grow and save snapshots"
@@ -55,7 +56,7 @@ def test_nothing_accepted_is_lost_wherever_the_power_goes_rule_2(seed: int) -> N
             check(disk.after_crash(survives), history)
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", effort.cases([0], long=[1]))
 def test_a_second_crash_while_opening_after_the_first_loses_nothing_either(seed: int) -> None:
     calls = calls_of_a_whole_run(seed)
 

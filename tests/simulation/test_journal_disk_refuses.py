@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.channel.journal.journal import Journal
 from holdfast.errors import DiskFailed, OutcomeUnknown
-from holdfast.simulation.disk import (
+from holdfast.simulation.simulated_disk import (
     SHORT_WRITE,
     Call,
     Faults,
@@ -20,9 +20,12 @@ from holdfast.simulation.disk import (
     everything_survives,
     nothing_survives,
 )
+from tests import effort
 from tests.simulation.journal_life import FOLDER, SETTINGS, History, check, dice_of, run
 
 FAULTS = {"full": errno.ENOSPC, "broken": errno.EIO, "short": SHORT_WRITE}
+# Of the calls to the disk, how few are tried.
+STEP = effort.rounds(short=3, long=1)
 
 
 def once(number: int, fault: int) -> Faults:
@@ -51,7 +54,7 @@ def calls_of_a_whole_run(seed: int) -> int:
 def test_one_refusal_anywhere_costs_nothing_that_was_accepted(fault: int) -> None:
     seed, stopped = 1, 0
 
-    for number in range(1, calls_of_a_whole_run(seed) + 1, 2):
+    for number in range(1, calls_of_a_whole_run(seed) + 1, 2 * STEP):
         disk, history = SimulatedDisk(faults=once(number, fault)), History()
         try:
             run(disk, history, seed)
@@ -67,7 +70,7 @@ def test_one_refusal_anywhere_costs_nothing_that_was_accepted(fault: int) -> Non
 def test_a_disk_that_refuses_everything_from_some_call_on_stops_the_journal_and_loses_nothing(fault: int) -> None:
     seed = 2
 
-    for number in range(1, calls_of_a_whole_run(seed) + 1, 3):
+    for number in range(1, calls_of_a_whole_run(seed) + 1, 3 * STEP):
         disk, history = SimulatedDisk(faults=from_then_on(number, fault)), History()
         try:
             run(disk, history, seed)
@@ -82,7 +85,7 @@ def test_segments_that_refuse_everything_while_the_mark_can_still_be_written_los
     """The mark must not name a segment whose header never came: that would look like a loss."""
     seed = 3
 
-    for number in range(1, calls_of_a_whole_run(seed) + 1, 3):
+    for number in range(1, calls_of_a_whole_run(seed) + 1, 3 * STEP):
         disk, history = SimulatedDisk(faults=of_segments(from_then_on(number, fault))), History()
         try:
             run(disk, history, seed)

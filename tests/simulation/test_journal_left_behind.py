@@ -9,10 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from holdfast.channel.channel import Purpose
+from holdfast.channel.journal.files.layout import HEADER_BYTES, MARK_NAME, segment_name
 from holdfast.channel.journal.journal import Journal
-from holdfast.channel.journal.layout import HEADER_BYTES, MARK_NAME, segment_name
 from holdfast.channel.journal.settings import JournalSettings
-from holdfast.simulation.disk import PowerCut, SimulatedDisk, by_choice, by_seed
+from holdfast.simulation.simulated_disk import PowerCut, SimulatedDisk, by_choice, by_seed
 from tests.simulation.journal_life import dice_of
 
 FOLDER = Path("/journal")

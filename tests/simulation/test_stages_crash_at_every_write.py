@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.client.staging import Staged
+from holdfast.client.assembly.stage import Staged
 from holdfast.errors import HoldfastError, NotPublished
-from holdfast.simulation.disk import PowerCut, SimulatedDisk, Survival, by_seed, everything_survives, nothing_survives
-from tests.simulation.test_node_crash_at_every_write import open_client
+from holdfast.simulation.simulated_disk import PowerCut, SimulatedDisk, Survival, by_seed, everything_survives, nothing_survives
+from tests import effort
+from tests.simulation.test_node_crash_at_every_write import open_client, waiting_in
 
+# Of the calls that a whole life makes to the disk, every so many are cut.
+STEP = effort.rounds(short=4, long=1)
 ROUNDS = 3
 PAD = "x" * 700
 
@@ -69,7 +72,7 @@ async def check(disk: SimulatedDisk, story: Story) -> None:
 
 
 async def taken(client: holdfast.Client, queue: str) -> list[list[Any]]:
-    waiting = sum(row["waiting"] for row in await client.destinations() if row["name"] == queue)
+    waiting = await waiting_in(client, queue)
     found = []
     if waiting:
         async with client.queue(queue).receive() as incoming:
@@ -109,7 +112,7 @@ def test_whatever_a_crash_leaves_what_was_published_is_there_once_and_what_was_s
     assert complete.published == set(range(ROUNDS))
     assert whole.calls > 40
 
-    for cut_at in range(0, whole.calls, 1 if survives == "by seed" else 3):
+    for cut_at in range(0, whole.calls, STEP if survives == "by seed" else 3 * STEP):
         disk, story = run_until_cut(cut_at)
         left = disk.after_crash(by_seed(cut_at) if isinstance(survives, str) else survives)
         try:

@@ -12,14 +12,17 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.client import stream
-from holdfast.errors import HoldfastError, TimedOut
-from holdfast.simulation.disk import PowerCut, SimulatedDisk, Survival, by_seed, everything_survives, nothing_survives
-from tests.simulation.test_node_crash_at_every_write import open_client
+from holdfast.client.assembly import stream_sender
+from holdfast.errors import HoldfastError
+from holdfast.simulation.simulated_disk import PowerCut, SimulatedDisk, Survival, by_seed, everything_survives, nothing_survives
+from tests import effort
+from tests.simulation.test_node_crash_at_every_write import open_client, waiting_in
 
 LARGE = hashlib.shake_128(b"content").digest(5_000)
 # So that a large event of some fragments fits the small journal.
 FRAGMENT_BYTES = 2_000
+# Of the calls that a whole life makes to the disk, every so many are cut.
+STEP = effort.rounds(short=4, long=1)
 ROUNDS = 4
 
 
@@ -54,20 +57,17 @@ async def live(disk: SimulatedDisk, story: Story) -> None:
 
 async def taken(client: holdfast.Client, queue: str) -> list[Any]:
     found: list[Any] = []
+    waiting = await waiting_in(client, queue)
     async with client.queue(queue).receive() as incoming:
-        while True:
-            try:
-                event = await incoming.next(0.05)
-            except TimedOut:
-                if (await client.describe(queue))["waiting"]:
-                    continue  # a slow machine
-                return found
+        for _ in range(waiting):
+            event = await incoming.next()
             if event.is_large:
                 async with event.open_stream() as opened:
                     found.append(await opened.read())
             else:
                 found.append(event.data)
             await event.confirm()
+    return found
 
 
 async def check(disk: SimulatedDisk, story: Story) -> None:
@@ -104,12 +104,12 @@ def test_whatever_a_crash_leaves_a_transaction_happened_whole_or_not_at_all(
     survives: Survival | str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.CRITICAL + 1)
-    monkeypatch.setattr(stream, "FRAGMENT_BYTES", FRAGMENT_BYTES)
+    monkeypatch.setattr(stream_sender, "FRAGMENT_BYTES", FRAGMENT_BYTES)
     whole, complete = run_until_cut(None)
     assert complete.committed == set(range(ROUNDS)) and complete.is_large_sent
     assert whole.calls > 60
 
-    for cut_at in range(0, whole.calls, 1 if survives == "by seed" else 3):
+    for cut_at in range(0, whole.calls, STEP if survives == "by seed" else 3 * STEP):
         disk, story = run_until_cut(cut_at)
         left = disk.after_crash(by_seed(cut_at) if isinstance(survives, str) else survives)
         try:

@@ -11,7 +11,11 @@ from pyspark.sql import SparkSession
 from holdfast.errors import Refused
 from holdfast.spark.java import find_java
 from holdfast.spark.session import QUICK, spark_session
+from tests import effort
 from tests.server_process import ServerProcess
+
+# For a few hundred rows, Spark takes longer to generate and compile code for a query than to run it. A long run has both.
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -27,7 +31,7 @@ def spark() -> Iterator[SparkSession]:
         find_java()
     except Refused as problem:
         pytest.skip(str(problem))
-    session = spark_session("local[2]", app_name="tests", **QUICK)
+    session = spark_session("local[2]", app_name="tests", **QUICK, **({} if effort.IS_LONG else INTERPRETED))
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

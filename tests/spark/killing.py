@@ -1,4 +1,4 @@
-"""Twenty kills under load, and what must be so afterwards. Shared by the tests of the sinks."""
+"""Kills under load, and what must be so afterwards. Shared by the tests of the sinks."""
 
 from __future__ import annotations
 
@@ -9,13 +9,20 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from holdfast import blocking
+from tests import effort
 from tests.server_process import ServerProcess
 from tests.spark.killed_query import SUBSCRIPTION, TOPICS
 from tests.spark.lives import EXECUTOR, SOURCE, Life, kill
 from tests.spark.producing import Producer
 
 # Starting a driver takes as long as ten other kills.
-KILLS = {"driver": 2, "executor": 8, "source": 3, "server": 7}
+KILLS = {
+    "driver": effort.rounds(short=1, long=2),
+    "executor": effort.rounds(short=2, long=8),
+    "source": effort.rounds(short=1, long=3),
+    "server": effort.rounds(short=2, long=7),
+}
+SEED = 20_261_117
 BATCHES_BETWEEN = (1, 3)
 MOMENT_S_MAX = 0.4
 SERVER = ("--journal-size", "256M", "--session-grace-ms", "1000")
@@ -28,13 +35,11 @@ class Killing:
         self._target = target
         self._server = server
         self._folder = folder
-        seed = random.randrange(1 << 32)
-        print(f"seed {seed}")
-        self._dice = random.Random(seed)
+        self._dice = random.Random(effort.seed(SEED))
         self._began = time.monotonic()
 
     def run(self) -> list[int]:
-        """All kills; then everything that was receipted, after the query has caught up with it.
+        """All kills; then everything that was receipted, after the last life of the query has caught up with it.
 
         The subscription is there before the producer: a topic keeps nothing for nobody.
         """
@@ -42,22 +47,20 @@ class Killing:
             client.create_subscription(TOPICS, SUBSCRIPTION)
         with Producer(self._server.url, self._folder) as producer:
             victims = iter(self._victims())
-            is_over = False
-            while not is_over:
-                with self._life("on") as life:
-                    is_over = not any(self._killed(life, victim) for victim in victims)
-            receipted = producer.end()
-        with self._life("once") as last:
-            last.end()
-        return receipted
+            while True:
+                with self._life() as life:
+                    if not any(self._killed(life, victim) for victim in victims):
+                        receipted = producer.end()
+                        life.wait_until(lambda: is_confirmed_to_the_head(self._server), "everything is confirmed")
+                        return receipted
 
     def _victims(self) -> list[str]:
         victims = [victim for victim, times in KILLS.items() for _ in range(times)]
         self._dice.shuffle(victims)
         return victims
 
-    def _life(self, mode: str) -> Life:
-        return Life(self._target, self._server.url, self._folder, self._folder / "query.log", mode)
+    def _life(self) -> Life:
+        return Life(self._target, self._server.url, self._folder, self._folder / "query.log", "on")
 
     def _killed(self, life: Life, victim: str) -> bool:
         """After some batches more, at some moment of the next one. Whether that ended this life."""
@@ -94,7 +97,7 @@ def check_each_once(found: Iterable[int], receipted: Iterable[int]) -> None:
     assert not unknown, f"{len(unknown)} were never receipted: {unknown[:10]}"
 
 
-def check_confirmed_to_the_head(server: ServerProcess) -> None:
+def is_confirmed_to_the_head(server: ServerProcess) -> bool:
     with blocking.connect(server.url) as client:
         extent = client.reading(TOPICS, SUBSCRIPTION).extent()
-    assert (extent.confirmed, extent.events + extent.left) == (extent.newest, 0)
+    return (extent.confirmed, extent.events + extent.left) == (extent.newest, 0)

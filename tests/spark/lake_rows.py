@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from holdfast.spark.lake.format import LakeSource
 from holdfast.spark.lake.sink import LakeBatchWriter, LakeMessage, LakeStreamWriter
-from holdfast.spark.sink.writing import QUERY_ID
+from holdfast.spark.sink.commit_order import QUERY_ID
 
 QUERY = "7c1e9a52-0000-4000-8000-000000000001"
 NOON = datetime(2026, 11, 16, 12, 0, 0, 123_456, tzinfo=UTC)

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 # Under the load of the other tests, on few cores, a session may take a minute to start.
@@ -41,10 +41,15 @@ class Life:
 
     def wait_for(self, batches: int) -> None:
         """So many more batches are committed."""
-        wanted, patience = self.batches() + batches, time.monotonic() + PATIENCE_S
-        while self.batches() < wanted:
+        wanted = self.batches() + batches
+        self.wait_until(lambda: self.batches() >= wanted, f"{wanted} batches are committed")
+
+    def wait_until(self, condition: Callable[[], object], what: str) -> None:
+        """While it lives."""
+        patience = time.monotonic() + PATIENCE_S
+        while not condition():
             assert self._process.poll() is None, f"it ended by itself:\n{self.log()}"
-            assert time.monotonic() < patience, f"{self.batches()} of {wanted} batches after {PATIENCE_S} s:\n{self.log()}"
+            assert time.monotonic() < patience, f"it never came about that {what}:\n{self.log()}"
             time.sleep(0.01)
 
     def workers(self, purpose: str = EXECUTOR) -> list[int]:

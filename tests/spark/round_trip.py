@@ -28,13 +28,14 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 import holdfast.blocking
 from holdfast.spark import spark_session
 from holdfast.spark.session import QUICK
+from tests import effort
 from tests.server_process import ServerProcess
 from tests.spark.cluster import environment
 from tests.spark.lake_rows import numbers_in
 from tests.spark.producing import TOPICS
 
 PATTERN = "plant.*"
-EVENTS = 2_000
+EVENTS = effort.rounds(short=300, long=2_000)
 PIECES = 4
 PATIENCE_S = 540
 STARTS_MAX = 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 import holdfast.blocking
 from tests.server_process import ServerProcess
 
-PATIENCE_S = 60
 STARTS_MAX = 5
 NOT_STARTED = "Python worker failed to connect back"
 
@@ -74,11 +72,3 @@ class Query:
         self.on_batch(number)
         self.batches[number] = [row["number"] for row in rows]
         self.destinations |= {row["destination"] for row in rows}
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    """Wait for what will be so; fail with what it was when it is not."""
-    patience = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < patience, f"it never came about that {what}"
-        time.sleep(0.02)

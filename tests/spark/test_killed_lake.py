@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.spark.java import find_java
 from tests.server_process import ServerProcess
-from tests.spark.killing import SERVER, Killing, check_confirmed_to_the_head, check_each_once
+from tests.spark.killing import SERVER, Killing, check_each_once, is_confirmed_to_the_head
 from tests.spark.lake_rows import numbers_in
 
 
@@ -24,4 +24,4 @@ def test_whoever_is_killed_under_load_the_table_holds_what_was_receipted_each_on
         receipted = Killing("lake", server, tmp_path).run()
 
         check_each_once(numbers_in(tmp_path / "lake"), receipted)
-        check_confirmed_to_the_head(server)
+        assert is_confirmed_to_the_head(server)

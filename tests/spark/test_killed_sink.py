@@ -11,9 +11,10 @@ from holdfast import blocking
 from holdfast.spark.java import find_java
 from tests.server_process import ServerProcess
 from tests.spark.killed_query import QUEUE
-from tests.spark.killing import SERVER, Killing, check_confirmed_to_the_head, check_each_once
+from tests.spark.killing import SERVER, Killing, check_each_once, is_confirmed_to_the_head
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.faults
@@ -27,4 +28,4 @@ def test_whoever_is_killed_under_load_the_destination_holds_what_was_receipted_e
 
         with blocking.connect(server.url) as client, client.queue(QUEUE).browse() as events:
             check_each_once((int(event.data) for event in events), receipted)
-        check_confirmed_to_the_head(server)
+        assert is_confirmed_to_the_head(server)

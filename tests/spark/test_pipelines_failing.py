@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 
 from holdfast.errors import BadSetting, CheckpointMismatch, Unavailable, Unreachable
-from holdfast.spark.pipelines.runner import as_holdfast_error, translated
+from holdfast.spark.pipelines.running.runner import as_holdfast_error, translated
 
 TRACEBACK = """[STREAM_FAILED] Query failed: An exception was raised by the Python Proxy.
 Traceback (most recent call last):

@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 
 from holdfast.errors import BadSelector
 from holdfast.event.event import Head, encode_head
-from holdfast.event.selector import View, compile_selector
-from holdfast.spark.pipelines.selecting import spark_sql
+from holdfast.event.selector.selector import Selector, View
+from holdfast.spark.pipelines.selector_condition import spark_sql
 from tests.spark.pipeline_events import NOON, event, frame
 
 pytestmark = pytest.mark.spark
@@ -82,7 +82,7 @@ def test_a_selector_chooses_the_same_events_in_a_table_as_on_a_server(spark: Spa
 
     for number, text in enumerate(SELECTORS):
         in_table = sorted(each["position"] for each in found if each[f"s{number}"])
-        on_server = [place for place, said in enumerate(EVENTS) if compile_selector(text).matches(view(said))]
+        on_server = [place for place, said in enumerate(EVENTS) if Selector(text).matches(view(said))]
         assert in_table == on_server, f"{text}: {spark_sql(text)}"
 
 

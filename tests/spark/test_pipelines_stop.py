@@ -13,13 +13,15 @@ import pytest
 from deltalake import DeltaTable
 
 from holdfast import blocking
+from tests import effort
 from tests.server_process import ServerProcess
+from tests.spark.cluster import SMALL
 from tests.spark.streams import send, waiting
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-@pytest.mark.parametrize("told_by", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("told_by", effort.cases([signal.SIGTERM], long=[signal.SIGINT]))
 def test_a_signal_to_all_of_it_ends_the_query_with_exit_code_0_and_nothing_is_twice_or_missing(
     server: ServerProcess, tmp_path: Path, told_by: signal.Signals
 ) -> None:
@@ -35,7 +37,11 @@ def test_a_signal_to_all_of_it_ends_the_query_with_exit_code_0_and_nothing_is_tw
     options = ["--subscription", "lake", "--table", str(table), "--checkpoint", str(tmp_path / "c"), "--json"]
 
     with subprocess.Popen(
-        [*command, *options, "--spark-master", "local[2]"], stdout=subprocess.PIPE, text=True, start_new_session=True
+        [*command, *options, "--spark-master", "local[2]"],
+        env={**os.environ, "JDK_JAVA_OPTIONS": SMALL},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as process:
         assert process.stdout is not None
         told = [json.loads(line) for line in iter_until(process, 1_000)]

@@ -13,18 +13,20 @@ import pytest
 from holdfast import blocking
 from holdfast.spark.java import find_java
 from holdfast.spark.lake.table import Lake
+from tests import effort
 from tests.server_process import ServerProcess
 from tests.spark.killed_query import SUBSCRIPTION, TOPICS
-from tests.spark.killing import SERVER, check_confirmed_to_the_head, check_each_once
+from tests.spark.killing import SERVER, check_each_once, is_confirmed_to_the_head
 from tests.spark.lives import PATIENCE_S, Life
 from tests.spark.own_disk import OwnDisk
 from tests.spark.producing import TOPICS as NAMES
 
-CUTS = 2
-COPIES = 4  # of the disk, before each cut
-EVENTS = 2_500  # sent before each cut: more than are read until then
+SEED = 20_261_117
+CUTS = effort.rounds(short=1, long=2)
+COPIES = effort.rounds(short=2, long=4)  # of the disk, before each cut
+EVENTS = effort.rounds(short=1_200, long=2_500)  # sent before each cut: more than are read until then
 # A batch that is planned again is another one: a plan that is lost although its batch is in the table would be noticed.
-BATCH_EVENTS = (50, 150)
+BATCH_EVENTS = (50, effort.rounds(short=100, long=150))
 MOMENT_S_MAX = 0.5
 COMMIT_S_MAX = 0.03
 
@@ -35,9 +37,7 @@ class PowerCuts:
         self._folder = folder
         self._sync = sync
         self._place = folder / "disk"
-        seed = random.randrange(1 << 32)
-        print(f"seed {seed}")
-        self._dice = random.Random(seed)
+        self._dice = random.Random(effort.seed(SEED))
         self.sent: list[int] = []
 
     def run(self) -> list[int]:
@@ -133,4 +133,4 @@ def test_after_a_power_cut_nothing_confirmed_is_missing_from_the_table_and_the_q
         held = cuts.run()
 
         check_each_once(held, cuts.sent)
-        check_confirmed_to_the_head(server)
+        assert is_confirmed_to_the_head(server)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from holdfast.spark.sink.sink import HoldfastStreamWriter, HoldfastWriter, SinkM
 from tests.running_server import running
 from tests.server_process import ServerProcess, free_port
 from tests.spark.lake_rows import task
+from tests.waiting import wait_until
 
 SCHEMA = pa.schema([("destination", pa.string()), ("data", pa.binary())])
 SPARK_SCHEMA = from_arrow_schema(SCHEMA)
@@ -152,8 +152,7 @@ async def test_a_task_that_fails_leaves_no_stage_behind(tmp_path: Path) -> None:
         def failing() -> Iterator[pa.RecordBatch]:
             yield place.rows(range(3_000))
             yield place.rows(range(3_000))
-            while not staged.stages:
-                time.sleep(0.001)
+            wait_until(lambda: staged.stages, "something is staged")
             seen.append(staged.stages)
             raise ConnectionResetError("the executor before this one died")
 

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as columns
 
 from holdfast import blocking
+from holdfast.event.event import PropertyValue
 from tests.server_process import ServerProcess
 from tests.spark import both_sinks
 from tests.spark.lake_rows import numbers_in
@@ -87,3 +88,28 @@ def test_what_is_refused_is_said_in_sparks_own_error(spark: SparkSession, tmp_pa
         frame.selectExpr("'a' AS destination", "'x' AS data").write.format("holdfast").option(
             "url", "holdfast://127.0.0.1:1"
         ).mode("overwrite").save()
+
+
+def test_properties_keep_their_types_from_a_queue_through_spark_into_another(spark: SparkSession, server: ServerProcess) -> None:
+    given: dict[str, PropertyValue] = {"amount": 12.0, "pieces": 12, "vip": True, "note": "12", "left_out": None}
+    with blocking.connect(server.url) as client:
+        client.create_queue("typed.from")
+        client.create_queue("typed.to")
+        client.queue("typed.from").send("order", properties=given)
+
+    options = {"url": server.url, "destinations": "typed.from", "properties": "json", "format": "text"}
+    frame = spark.read.format("holdfast").options(**options).load()
+    found = frame.select(
+        columns.from_json("properties", "amount DOUBLE, vip BOOLEAN").alias("typed"),
+        columns.expr("schema_of_variant(parse_json(properties))").alias("variant"),
+    ).first()
+    frame.drop("destination").write.format("holdfast").options(url=server.url, destination="typed.to", kind="queue").mode(
+        "append"
+    ).save()
+
+    assert found is not None and found["typed"].asDict() == {"amount": 12.0, "vip": True}
+    assert "pieces: BIGINT" in found["variant"] and "vip: BOOLEAN" in found["variant"] and "note: STRING" in found["variant"]
+    with blocking.connect(server.url) as client, client.queue("typed.to").receive() as incoming:
+        properties = dict(incoming.next(timeout=60).properties or {})
+    assert properties == given
+    assert {name: type(value) for name, value in properties.items()} == {name: type(value) for name, value in given.items()}

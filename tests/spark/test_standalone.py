@@ -9,7 +9,7 @@ from holdfast.spark.java import find_java
 from tests.spark.cluster import WORKERS, bare_python, standalone
 from tests.spark.round_trip import EVENTS, Left, round_trip
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,12 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 import holdfast.blocking
+from holdfast.errors import SubscriptionInUse
 from holdfast.spark.session import lag_of
+from tests import effort
 from tests.server_process import ServerProcess
-from tests.spark.streams import Query, send, until, waiting
+from tests.spark.streams import Query, send, waiting
+from tests.waiting import wait_until
 
 
 def subscribe(server: ServerProcess, topic: str) -> None:
@@ -92,20 +95,27 @@ def test_a_query_outlives_a_restart_of_its_server_shows_its_lag_and_owns_its_sub
         query = Query(spark, server, tmp_path / "checkpoint", destinations="steady", maxEventsPerTrigger="60")
         running = query.start()
         send(server, "steady", range(100))
-        until(lambda: len(query.numbers) == 100, "the first hundred were read")
+        wait_until(lambda: len(query.numbers) == 100, "the first hundred were read")
 
         server.kill()
         server.start()
         send(server, "steady", range(100, 200))
 
-        until(lambda: len(query.numbers) == 200, "the second hundred were read")
-        until(lambda: waiting(server, "steady", "lake") == 0, "all were confirmed")
+        wait_until(lambda: len(query.numbers) == 200, "the second hundred were read")
+        wait_until(lambda: waiting(server, "steady", "lake") == 0, "all were confirmed")
         lags = [lag_of(each) for each in running.recentProgress]
         assert max(lags) >= 100 and lags[-1] < max(lags)
 
         second = Query(spark, server, tmp_path / "second", destinations="steady")
-        with pytest.raises(StreamingQueryException, match="name another one in the option 'subscription'"):
-            second.run()
+        with (
+            holdfast.blocking.connect(server.url) as client,
+            pytest.raises(SubscriptionInUse),
+            client.reading("steady", "lake").owner(),
+        ):
+            pass
+        if effort.IS_LONG:  # it is patient for 20 seconds; `test_source_refusals` is not
+            with pytest.raises(StreamingQueryException, match="name another one in the option 'subscription'"):
+                second.run()
         assert running.isActive
 
         running.stop()

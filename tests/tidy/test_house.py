@@ -7,38 +7,19 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from holdfast import errors
 
 TOP = Path(__file__).resolve().parents[2]
 SOURCE = TOP / "src" / "holdfast"
 MODULES = sorted(path for folder in ("src", "tests", "examples") for path in (TOP / folder).rglob("*.py"))
-DOCUMENTS = sorted([*TOP.glob("*.md"), *TOP.glob("docs/**/*.md")])
 
 LINES_MAX = 400
 NAMES_SAYING_NOTHING = {"utils", "util", "helpers", "helper", "common", "misc", "base"}
 UNFINISHED = re.compile("|".join((r"\bTO" + r"DO\b", r"\bFIX" + r"ME\b", r"\bX" + r"XX\b")))  # in pieces, or it would find itself
-# What the glossary replaces, as whole words of a class or function name: `AckRange` is found, `package` is not.
-REPLACED_WORDS = {
-    "ack": "confirm or receipt",
-    "nack": "release or reject",
-    "unacked": "in flight",
-    "consumer": "recipient",
-    "subscriber": "recipient",
-    "broker": "client manager or message manager",
-    "wal": "journal",
-    "exchange": "topic",
-    "failover": "takeover",
-    "leader": "primary",
-}
 # Where a neighbour's words are spoken, at the edge to it.
 FOREIGN_WORDS = {SOURCE / "channel" / "jetstream": {"ack", "consumer", "leader"}}
 MACHINES = [SOURCE / "destination", SOURCE / "session", SOURCE / "access"]
 OUTSIDE_WORLD = {"time", "random", "os", "asyncio", "socket", "threading", "secrets", "datetime", "pathlib", "uuid"}
-LINK = re.compile(r"\]\(([^)#\s]+)\)")
-BESIDE = {path.stem for path in (TOP / "src").iterdir()} - {SOURCE.stem}  # packages that others find by their names
-MENTIONED_FILE = re.compile(r"`((?:src|tests|docs|examples|\.ci)/[\w./-]+)`")
 
 
 def _name(path: Path) -> str:
@@ -63,28 +44,58 @@ def _imported(tree: ast.Module) -> Iterator[str]:
             yield (node.module or "").partition(".")[0]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
-def test_a_module_is_short_named_for_what_it_holds_and_finished(path: Path) -> None:
-    text = path.read_text()
+def test_a_module_is_short_named_for_what_it_holds_and_finished() -> None:
+    texts = {path: path.read_text() for path in MODULES}
 
-    assert len(text.splitlines()) <= LINES_MAX, f"split {_name(path)} by noun"
-    assert path.stem not in NAMES_SAYING_NOTHING
-    assert not UNFINISHED.search(text)
+    long = [f"split {_name(path)} by noun" for path, text in texts.items() if len(text.splitlines()) > LINES_MAX]
+    nameless = [f"name {_name(path)} for what it holds" for path in texts if path.stem in NAMES_SAYING_NOTHING]
+    unfinished = [f"finish {_name(path)}" for path, text in texts.items() if UNFINISHED.search(text)]
 
-
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=_name)
-def test_classes_and_functions_use_the_words_of_the_glossary(path: Path) -> None:
-    foreign = {word for folder, words in FOREIGN_WORDS.items() if folder in path.parents for word in words}
-    found = {name: (REPLACED_WORDS.keys() & _words(name)) - foreign for name in _defined_names(ast.parse(path.read_text()))}
-
-    replaced = {name: [REPLACED_WORDS[word] for word in words] for name, words in found.items() if words}
-
-    assert replaced == {}
+    assert long + nameless + unfinished == []
 
 
-@pytest.mark.parametrize("path", sorted(path for folder in MACHINES for path in folder.rglob("*.py")), ids=_name)
-def test_a_machine_imports_no_clock_dice_disk_loop_or_socket(path: Path) -> None:
-    assert OUTSIDE_WORLD.isdisjoint(_imported(ast.parse(path.read_text())))
+def _replaced_words() -> dict[str, str]:
+    """Return the words that the glossary replaces, and by which: `AckRange` has one, `package` has none."""
+    rows = re.findall(r"^\| (.+?) \| .+? \| (.*?) ?\|$", (TOP / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    return {word: used for used, replaced in rows[1:] for word in replaced.split(", ") if re.fullmatch("[a-z]+", word)}
+
+
+def test_classes_and_functions_use_the_words_of_the_glossary() -> None:
+    replaced = _replaced_words()
+
+    found = [
+        f"{_name(path)}: {name} says {word}, which is {replaced[word]}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        for name in _defined_names(ast.parse(path.read_text()))
+        for word in sorted((replaced.keys() & _words(name)) - _foreign_words(path))
+    ]
+
+    assert {"ack", "consumer", "broker"} <= replaced.keys()
+    assert found == []
+
+
+def _foreign_words(path: Path) -> set[str]:
+    return {word for folder, words in FOREIGN_WORDS.items() if folder in path.parents for word in words}
+
+
+def test_a_machine_imports_no_clock_dice_disk_loop_or_socket() -> None:
+    modules = sorted(path for folder in MACHINES for path in folder.rglob("*.py"))
+
+    found = {_name(path): sorted(OUTSIDE_WORLD.intersection(_imported(ast.parse(path.read_text())))) for path in modules}
+
+    assert len(found) > len(MACHINES)
+    assert {name: imported for name, imported in found.items() if imported} == {}
+
+
+def test_a_node_begins_no_task_that_is_not_supervised() -> None:
+    modules = [path for path in sorted((SOURCE / "node").rglob("*.py")) if path.stem != "supervision"]
+
+    assert modules
+    assert [_name(path) for path in modules if _attributes(path) & {"create_task", "ensure_future", "TaskGroup"}] == []
+
+
+def _attributes(path: Path) -> set[str]:
+    return {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
 
 
 def _errors(kind: type[errors.HoldfastError] = errors.HoldfastError) -> list[type[errors.HoldfastError]]:
@@ -105,15 +116,6 @@ def test_every_error_code_and_its_family_are_in_the_operating_guide_and_no_other
     assert {code for code, family in rows if family in {kind.family for kind in _errors()}} == {kind.code for kind in _errors()}
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=_name)
-def test_a_document_points_only_to_files_that_exist(path: Path) -> None:
-    text = path.read_text()
-    links = [(path.parent / target) for target in LINK.findall(text) if "://" not in target]
-    mentions = [(TOP / target) for target in MENTIONED_FILE.findall(text)]
-
-    assert [_name(target.resolve()) for target in (*links, *mentions) if not target.exists()] == []
-
-
 def test_the_changelog_has_a_place_for_what_is_not_released_yet() -> None:
     assert re.search(r"^## \[?Unreleased\]?$", (TOP / "CHANGELOG.md").read_text(), re.MULTILINE)
 
@@ -128,20 +130,44 @@ def test_every_promise_is_numbered_names_its_requirement_and_the_tests_that_show
     assert len(numbers) == len(re.findall(r"^\| P\d+", text, re.MULTILINE)) > 0
 
 
-LARGE = [
-    "client",
-    "node",
-    "destination",
-    "spark",
-    *(f"spark/{part}" for part in ("source", "columns", "sink", "lake", "pipelines", "pipelines/auditing")),
-]
+def test_every_promise_is_shown_by_a_test_that_does_not_wait_for_a_long_run() -> None:
+    rows = re.findall(r"^\| (P\d+) \| (.+) \|$", (TOP / "docs" / "promises.md").read_text(), re.MULTILINE)
+
+    assert rows
+    assert [number for number, row in rows if not any(map(_is_short, re.findall(r"`(tests/[\w/]+\.py)`", row)))] == []
 
 
-@pytest.mark.parametrize("folder", LARGE)
-def test_the_map_of_a_large_folder_names_every_module_of_it_and_no_other(folder: str) -> None:
-    architecture = (TOP / "docs" / "architecture.md").read_text()
-    drawn = architecture.partition(f"`{folder}/`, ")[2].partition("\n\n`")[0].partition("\n## ")[0]
+def _is_short(file: str) -> bool:
+    """Tell whether `make test` runs a test of this file."""
+    statements = ast.parse((TOP / file).read_text()).body
+    is_long = any("mark.long" in ast.unparse(each) for each in statements if isinstance(each, ast.Assign))
+    tests = [each for each in statements if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name[:5] == "test_"]
+    return not is_long and any("pytest.mark.long" not in map(ast.unparse, each.decorator_list) for each in tests)
 
-    assert sorted(set(re.findall(r"`(\w+)`", drawn)) - BESIDE) == sorted(
-        path.stem for path in (SOURCE / folder).glob("*.py") if path.stem != "__init__"
-    )
+
+ROOM_MODULES_MAX = 13
+ROOMS = sorted({path.parent for path in SOURCE.rglob("*.py")} - {SOURCE})
+
+
+def test_a_room_holds_few_modules_and_says_in_a_sentence_what_for() -> None:
+    full = [f"make rooms in {_name(room)}" for room in ROOMS if len(_modules(room)) > ROOM_MODULES_MAX]
+    silent = [f"say what {_name(room)} is for" for room in ROOMS if not _sentence(room).endswith(".")]
+
+    assert full + silent == []
+
+
+def test_the_architecture_draws_every_room_with_its_sentence_and_no_other() -> None:
+    drawing = (TOP / "docs" / "architecture.md").read_text().partition("## The rooms")[2].split("```")[1]
+
+    drawn = re.findall(r"^ *(\w+)/ +(\S.*)$", drawing, re.MULTILINE)
+
+    assert sorted(drawn) == sorted((room.name, _sentence(room)) for room in ROOMS)
+
+
+def _modules(room: Path) -> list[Path]:
+    return [path for path in room.glob("*.py") if path.stem != "__init__"]
+
+
+def _sentence(room: Path) -> str:
+    """Return the first paragraph of a room's docstring, in one line."""
+    return (ast.get_docstring(ast.parse((room / "__init__.py").read_text())) or "").split("\n\n")[0].replace("\n", " ")

@@ -14,9 +14,9 @@ import pytest
 from holdfast.errors import BadSetting
 from holdfast.spark.lake.format import LakeOptions
 from holdfast.spark.options import BatchOptions, SinkOptions, StreamOptions
-from holdfast.spark.pipelines.registry import PIPELINES
 from holdfast.spark.pipelines.rules import load_rules
-from holdfast.spark.pipelines.settings import load
+from holdfast.spark.pipelines.running.registry import PIPELINES
+from holdfast.spark.pipelines.running.settings import load
 
 TOP = Path(__file__).resolve().parents[2]
 DOCUMENT = (TOP / "docs" / "spark.md").read_text()

@@ -8,9 +8,10 @@ import sys
 import pytest
 
 HEAVY = {"pyspark", "pyarrow", "deltalake", "numpy", "pandas"}
+MODULES = ["holdfast", "holdfast.blocking", "holdfast.recorder.recorder", "holdfast.cli.main", "holdfast.spark"]
 
 
-@pytest.mark.parametrize("module", ["holdfast", "holdfast.blocking", "holdfast.recorder", "holdfast.cli.main", "holdfast.spark"])
+@pytest.mark.parametrize("module", MODULES)
 def test_importing_it_loads_nothing_of_spark(module: str) -> None:
     assert HEAVY.isdisjoint(loaded_by(module))
 

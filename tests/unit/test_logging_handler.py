@@ -14,7 +14,7 @@ from holdfast.errors import Closed
 from holdfast.event.batch import Batch
 from holdfast.event.event import Head, decode_data, decode_head
 from holdfast.logging_handler import EventHandler
-from holdfast.recorder import Recorder
+from holdfast.recorder.recorder import Recorder
 
 
 @pytest.fixture

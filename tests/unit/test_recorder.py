@@ -12,7 +12,8 @@ from holdfast.destination import command
 from holdfast.errors import BadEvent, BadName, BadSetting, BadUrl, Blocked, Closed, JournalInUse, Refused, TooLarge
 from holdfast.event.batch import Batch
 from holdfast.event.event import Event, decode_head
-from holdfast.recorder import Recorder, RecorderContents
+from holdfast.recorder.recorder import Recorder
+from holdfast.recorder.recorder_contents import RecorderContents
 
 SMALL_BYTES = 128 << 10
 
@@ -100,7 +101,7 @@ def test_a_full_recorder_says_so_keeps_everything_and_has_room_after_it_was_forw
         assert recorder.held == taken
         assert free >= taken * 1000
         assert recorder.free_bytes < 2000
-        with pytest.raises(Blocked, match=f"is full and this event was not recorded; what it holds \\({taken} events\\) is safe"):
+        with pytest.raises(Blocked, match=f"is full and this event was not recorded; its {taken} events are safe"):
             recorder.record(b"x" * 1000, "orders")
         recorder.release(taken)
 
@@ -257,3 +258,17 @@ def test_the_mark_of_another_journal_is_not_believed(tmp_path: Path) -> None:
 async def test_forward_inside_a_running_loop_is_refused_with_what_to_do(tmp_path: Path) -> None:
     with Recorder(tmp_path) as recorder, pytest.raises(Refused, match="to_thread"):
         recorder.forward("memory:")
+
+
+@pytest.mark.parametrize("place", ["~/kept", "file:~/kept", Path("~/kept")])
+def test_a_tilde_in_the_folder_of_a_recorder_is_the_home_of_whoever_records(
+    place: str | Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+    with Recorder(place) as recorder:
+        recorder.record("one", "orders")
+
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["kept"]
+    assert RecorderContents.is_in(place)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import Detached, ProtocolError
-from holdfast.session.session import QUESTIONS_MAX, ReceiverPlace, Session
+from holdfast.session.session import PRODUCERS_MAX, QUESTIONS_MAX, ReceiverPlace, Session
 
 
 def test_a_receiver_that_was_not_opened_is_refused() -> None:
@@ -25,6 +25,32 @@ def test_a_receiver_number_stands_for_one_place_only() -> None:
 def test_a_producer_that_was_not_opened_here_is_refused() -> None:
     with pytest.raises(ProtocolError, match="open it first"):
         Session("s", "test", window=4).check_producer("p")
+
+
+def test_nothing_is_sent_under_a_producer_before_its_opening_is_answered_and_none_after_it_was_refused() -> None:
+    session = Session("s", "test", window=4)
+    session.open_producer("p", is_open=False)
+    with pytest.raises(ProtocolError, match="open it first"):
+        session.check_producer("p")
+
+    session.open_producer("p", is_open=True)
+    session.open_producer("p", is_open=False)  # again, after a lost link: it was this session's before
+    session.drop_unopened("p")
+    session.check_producer("p")
+
+    session.open_producer("q", is_open=False)
+    session.drop_unopened("q")
+    assert list(session.producers) == ["p"]
+
+
+def test_a_producer_of_a_full_session_opens_again_and_no_other() -> None:
+    session = Session("s", "test", window=4)
+    for number in range(PRODUCERS_MAX):
+        session.open_producer(f"p{number}", is_open=True)
+
+    session.open_producer("p0", is_open=True)
+    with pytest.raises(ProtocolError, match="at most"):
+        session.open_producer("another", is_open=False)
 
 
 def test_more_batches_than_the_window_are_refused_until_receipts_come() -> None:

@@ -1,12 +1,12 @@
-"""Who may do what to which destination: rules in the order of their file, of which the first that fits decides.
+"""The access list: who may do what to which destination. The first rule of the file that fits decides.
 
     who           a user, "*" for every user, "@group" for the users of a group
     destination   a name, or a glob over names such as orders.*
     actions       send, receive, browse, manage
     deny          the rule forbids instead of allowing
 
-What no rule mentions is forbidden. Names with a leading underscore are Holdfast's own (`_DMQ`, `_LOG`): only a pattern that
-begins with an underscore itself reaches them, so that `**` gives nobody the dead events of everyone else.
+Without a rule that fits, an action is forbidden. Names with a leading underscore are Holdfast's own (`_DMQ`, `_LOG`). Only a
+pattern that begins with an underscore itself reaches them, so that `**` gives nobody the dead events of everyone else.
 
 This module reads no clock, draws no random numbers and does no I/O.
 """
@@ -22,12 +22,14 @@ from holdfast.event.pattern import Pattern
 Action = Literal["send", "receive", "browse", "manage"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 EVERYONE = "*"
-# Of globs: what matches every name that is not reserved, what separates words, and what is not itself.
+# Globs that match every name that is not reserved, characters that separate words, and wildcards.
 ANYTHING = ("**", ">")
 SEPARATORS = (".", "/")
 WILD = "*?>"
-# Answers a user's rights remember. A client can ask about any number of names; it must not fill the memory with them.
+# Answers that the rights of a user remember. A client can ask about any number of names, and must not fill the memory with them.
 KNOWN_MAX = 10_000
+# No destination has a longer name: no answer about such a name is remembered.
+NAME_LENGTH_MAX = 255
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Rule:
         return action in self.actions and self.pattern.matches(destination)
 
     def covers(self, action: str, asked: Pattern) -> bool:
-        """Every name that the asked pattern could match is one of this rule's, as far as that can be told from the texts."""
+        """Tell whether this rule fits every name that the asked pattern could match, as far as the texts show."""
         if action not in self.actions or asked.text.startswith("_") != self.pattern.text.startswith("_"):
             return False
         if self.pattern == asked or self.pattern.text in ANYTHING:
@@ -51,13 +53,13 @@ class Rule:
         return len(rest) < len(asked.text) and not rest.startswith("**")
 
     def touches(self, action: str, asked: Pattern) -> bool:
-        """Some name might be both the asked pattern's and this rule's: the literal beginnings do not rule it out."""
+        """Tell whether this rule and the asked pattern might share a name: their literal beginnings allow it."""
         ours, theirs = _literal_beginning(self.pattern), _literal_beginning(asked)
         return action in self.actions and (ours.startswith(theirs) or theirs.startswith(ours))
 
 
 def _stem_of_subtree(text: str) -> str:
-    """`orders.` of `orders.**` and of `orders.>`; "" of what is no such simple thing."""
+    """Return `orders.` for `orders.**` and `orders.>`; "" for every other form."""
     for ending in ("**", ">"):
         stem = text.removesuffix(ending)
         if stem != text and stem.endswith(SEPARATORS) and not any(letter in stem for letter in WILD):
@@ -73,7 +75,7 @@ def _literal_beginning(pattern: Pattern) -> str:
 
 
 class Rights:
-    """What one user may do. It remembers its answers: asking again costs one look into a dict."""
+    """The rights of one user. It remembers its answers: asking again costs one look into a dict."""
 
     def __init__(self, user: str, rules: Sequence[Rule]) -> None:
         self.user = user
@@ -85,11 +87,11 @@ class Rights:
         return self._find_out(action, destination) if known is None else known
 
     def may_see(self, destination: str) -> bool:
-        """Whoever may do anything to a destination may know that it exists."""
+        """Tell whether the user may know that a destination exists: anyone who may do anything to it may."""
         return any(self.may(action, destination) for action in ACTIONS)
 
     def may_pattern(self, action: str, pattern: Pattern) -> bool:
-        """Whether the user may do this to every name the pattern could ever match. In doubt, no."""
+        """Tell whether the user may do this to every name the pattern could ever match. In doubt, no."""
         if pattern.is_literal:
             return self.may(action, pattern.text)
         for rule in self.rules:
@@ -100,6 +102,8 @@ class Rights:
         return False
 
     def _find_out(self, action: str, destination: str) -> bool:
+        if len(destination) > NAME_LENGTH_MAX:
+            return False
         if len(self._known) >= KNOWN_MAX:
             self._known.clear()
         first = next((rule for rule in self.rules if rule.fits(action, destination)), None)
@@ -114,7 +118,7 @@ class AccessList:
     _rights: dict[str, Rights] = field(default_factory=dict, repr=False, compare=False)
 
     def of(self, user: str) -> Rights:
-        """The rights of a user who is known: there are no more of them than the file has users."""
+        """Return the rights of a known user: there are no more of them than users in the file."""
         if user not in self._rights:
             self._rights[user] = Rights(user, [rule for rule in self.rules if self._concerns(rule, user)])
         return self._rights[user]

@@ -1,4 +1,4 @@
-"""Who there is: the users file, read and judged. Where the file lies, and who may read it, is not known here.
+"""The users, groups and rules of a users file, read from its text and checked. The file itself is not touched here.
 
     [users.alice]
     password = "$argon2id$…"           # `holdfast user add` writes it
@@ -12,8 +12,8 @@
     destination = "orders.*"
     actions = ["send", "receive"]
 
-Everything in it has to make sense: a key that is misspelt, or a rule for a user who does not exist, is refused with its place,
-because what would otherwise be passed over in silence might be the rule that forbids.
+Everything in it must be understood: a misspelt key, or a rule for a user who does not exist, is refused with its place. Otherwise
+the rule that forbids something could be skipped in silence.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from holdfast.access.access_list import ACTIONS, EVERYONE, AccessList, Rule
 from holdfast.errors import BadSetting, HoldfastError
 from holdfast.event.pattern import Pattern
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+NAME_LENGTH_MAX = 64
+NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{NAME_LENGTH_MAX - 1}}}")
 HASH = re.compile(r"\$argon2id\$v=\d+\$m=\d+,t=\d+,p=\d+\$[A-Za-z0-9+/]+\$[A-Za-z0-9+/]+")
 
 
@@ -45,17 +46,17 @@ class Users:
     access: AccessList
 
     def of_certificate(self, names: Iterable[str]) -> User | None:
-        """The one user whom a certificate of these names logs in; none if they are several."""
+        """Return the one user whom a certificate with these names logs in; None if several fit, or none does."""
         shown = set(names)
         found = [user for user in self.by_name.values() if user.certificate and user.certificate in shown]
         return found[0] if len(found) == 1 else None
 
 
 def check_name(name: str) -> str:
-    """BadSetting unless a user or group may be called so. A user's name becomes part of the ids of their sessions."""
+    """Raise BadSetting unless a user or group may have this name. It becomes part of the ids of the user's sessions."""
     if not NAME.fullmatch(name):
         raise BadSetting(
-            f"{name!r} is no name for a user or group; use 1 to 64 letters, digits, '.', '_' and '-', "
+            f"{name!r} cannot name a user or group; use 1 to 64 letters, digits, '.', '_' and '-', "
             "beginning with a letter or digit",
             name=name,
         )
@@ -63,11 +64,11 @@ def check_name(name: str) -> str:
 
 
 def read(text: str) -> Users:
-    """The users, groups and rules of a file; BadSetting with the place of whatever is wrong in it."""
+    """Return the users, groups and rules of a file. BadSetting names the place of an error in it."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
-        raise BadSetting(f"it is not TOML: {problem}") from problem
+        raise BadSetting(f"it is not TOML: {problem}; correct it there") from problem
     _check_keys(document, ("users", "groups", "access"), "the file")
     users = {name: _user(name, given) for name, given in _table(document, "users").items()}
     _check_certificates(users.values())

@@ -1,4 +1,4 @@
-"""Sending without a loop, one by one or through a pipeline, and the destinations one sends to."""
+"""Destinations without a loop: sending, one by one or through a pipeline, and receiving."""
 
 from __future__ import annotations
 
@@ -6,24 +6,28 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from holdfast.blocking.background import Background, HandOver
-from holdfast.blocking.browser import Browser
-from holdfast.blocking.recipient import Incoming, ReceivedEvent
-from holdfast.client.browser import PAGE_EVENTS
-from holdfast.client.checks import ConfirmMode
+from holdfast.blocking.hand_over import HandOver, waiting_for
+from holdfast.blocking.incoming import Incoming, ReceivedEvent
+from holdfast.blocking.reading import Browser
+from holdfast.client import checks
+from holdfast.client.checks import check_many
 from holdfast.client.destination import Destination as AsyncDestination
 from holdfast.client.destination import Queue as AsyncQueue
 from holdfast.client.destination import Topic as AsyncTopic
-from holdfast.client.destination import check_many
-from holdfast.client.granting import CREDIT_BYTES, CREDIT_EVENTS
-from holdfast.client.outgoing import EventFields, Outgoing, prepare
-from holdfast.client.pipeline import Pipeline as AsyncPipeline
-from holdfast.client.receipt import Receipt, Receipts
-from holdfast.client.stream import Progress, Source
-from holdfast.errors import Closed, HoldfastError
+from holdfast.client.reading.browser import BrowseOptions
+from holdfast.client.receipt import Receipts
+from holdfast.client.receiving.receive_options import ReceiveOptions, SubscribeOptions
+from holdfast.client.sending.encoded_run import EncodedRun
+from holdfast.client.sending.event_encoder import EventEncoder, Portion
+from holdfast.client.sending.outgoing import EventFields, prepare
+from holdfast.client.sending.pipeline import Pipeline as AsyncPipeline
+from holdfast.errors import BadEvent, Closed, HoldfastError, TooLarge
+from holdfast.node.background import Background
 
-# Events of a pipeline that may wait for the other thread before `send` waits for them to be taken.
+# Events of a pipeline that may wait for the other thread. With more, `send` waits until they are taken.
 HANDED_OVER_MAX = 1_000
+# The same for runs of events, each about as long as a batch.
+RUNS_HANDED_OVER_MAX = 4
 
 
 class Pipeline:
@@ -34,14 +38,14 @@ class Pipeline:
         self._make = make
         self._pipeline: AsyncPipeline | None = None
         self._is_left = False
-        self._events: HandOver[Outgoing] = HandOver(background, self._put)
+        self._events: HandOver[Portion] = HandOver(background, self._put)
 
     def _opened(self) -> AsyncPipeline:
         if self._pipeline is None:
             raise Closed("the pipeline is not open; use it inside `with destination.pipeline() as pipeline`")
         return self._pipeline
 
-    def _put(self, event: Outgoing) -> None:
+    def _put(self, event: Portion) -> None:
         self._opened().put(event)
 
     def __enter__(self) -> Self:
@@ -52,22 +56,35 @@ class Pipeline:
         return self._make()
 
     def send(self, data: Any = None, **fields: Unpack[EventFields]) -> None:
-        """Hand over an event; waits only when too much is unsent."""
-        self._opened()
+        """Hand over an event. Waits only while too much is unsent."""
+        self._hand_over(prepare(data, fields, self._unleft().now_ms))
+
+    def send_many(self, events: Iterable[Any], **fields: Unpack[EventFields]) -> None:
+        """Hand over many events, each data or an `Event`, with fields for all. They are taken from the iterable, and encoded, in
+        this thread. Waits only while too much is unsent."""
+        pipeline = self._unleft()
+        check_many(events)
+        for portion in EventEncoder(fields, pipeline.now_ms).portions(events):
+            self._hand_over(portion)
+
+    def _unleft(self) -> AsyncPipeline:
+        pipeline = self._opened()
         if self._is_left:
             raise Closed("the pipeline was left; open another to send more")
-        event = prepare(data, fields)
-        if len(self._events) >= HANDED_OVER_MAX:
+        return pipeline
+
+    def _hand_over(self, portion: Portion) -> None:
+        if len(self._events) >= (RUNS_HANDED_OVER_MAX if isinstance(portion, EncodedRun) else HANDED_OVER_MAX):
             self._background.run(self._taken())
             self._events.raise_error()
-        self._events.put(event)
+        self._events.put(portion)
 
     async def _taken(self) -> None:
         self._events.take_over()
         await self._opened().room()
 
     def flush(self, timeout: float | None = None) -> Receipts:
-        """Wait until everything sent so far is accepted; its receipts. Raises the first refusal."""
+        """Wait until everything sent so far is accepted. Returns the receipts; raises the first refusal."""
         return self._background.run(self._flushed(timeout))
 
     async def _flushed(self, timeout: float | None) -> Receipts:
@@ -80,6 +97,10 @@ class Pipeline:
     def receipts(self) -> Receipts:
         return self._opened().receipts
 
+    def telling(self, problem: HoldfastError) -> HoldfastError:
+        """Make the error of a bad event after the end: it also tells how many events before it were accepted."""
+        return self._opened().telling(problem)
+
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._is_left = True
         try:
@@ -90,115 +111,78 @@ class Pipeline:
 
 
 class Destination:
+    """Where events are sent. Made by `client.queue(name)` and `client.topic(name)`."""
+
     def __init__(self, background: Background, destination: AsyncDestination) -> None:
         self.name = destination.name
         self._background = background
-        self._destination = destination
+        self._twin = destination
 
     def __repr__(self) -> str:
-        return repr(self._destination)
+        return repr(self._twin)
 
-    def send(self, data: Any = None, *, timeout: float | None = None, **fields: Unpack[EventFields]) -> Receipt:
-        """Send one event, data with fields or an `Event`, and wait until it is durable."""
-        return self._background.run(self._destination.send(data, timeout=timeout, **fields))
-
-    def try_send(self, data: Any = None, *, timeout: float | None = None, **fields: Unpack[EventFields]) -> Receipt:
-        """As `send`, but Blocked at once when the destination is at its high water."""
-        return self._background.run(self._destination.try_send(data, timeout=timeout, **fields))
+    send = waiting_for(AsyncDestination.send)
+    try_send = waiting_for(AsyncDestination.try_send)
+    send_stream = waiting_for(AsyncDestination.send_stream)
+    unblocked = waiting_for(AsyncDestination.unblocked)
 
     @property
     def is_blocked(self) -> bool:
-        """The destination is at its high water, as far as the server has told."""
-        return self._destination.is_blocked
+        """The destination is at its high water, as far as this client knows."""
+        return self._twin.is_blocked
 
-    def unblocked(self, timeout: float | None = None) -> None:
-        """Wait until the destination is not blocked."""
-        self._background.run(self._destination.unblocked(timeout))
+    def send_many(self, events: Iterable[Any], *, timeout: float | None = None, **fields: Unpack[EventFields]) -> Receipts:
+        """Send many, each data or an `Event`, with fields for all, and wait until all are durable.
 
-    def send_many(self, events: Iterable[Any], *, timeout: float | None = None) -> Receipts:
-        """Send many, each data or an `Event`, and wait until all are durable. They are taken from the iterable in this thread."""
-        check_many(events)
-        with self.pipeline(timeout=timeout) as pipeline:
-            for event in events:
-                pipeline.send(event)
+        They are taken from the iterable, and encoded, in this thread. BadEvent or TooLarge tells which event cannot be sent in
+        `error.index`, counted from 0; those before it are accepted, and those after it were not taken.
+        """
+        pipeline = self.pipeline(timeout=timeout)
+        try:
+            with pipeline:
+                pipeline.send_many(events, **fields)
+        except (BadEvent, TooLarge) as problem:
+            raise pipeline.telling(problem) from problem.__cause__
         return pipeline.receipts
 
-    def send_stream(
-        self,
-        content: Source,
-        /,
-        *,
-        progress: Progress | None = None,
-        timeout: float | None = None,
-        **fields: Unpack[EventFields],
-    ) -> Receipt:
-        """Send one event of any size from a path, bytes, an open binary file, or an iterator of bytes."""
-        return self._background.run(self._destination.send_stream(content, progress=progress, timeout=timeout, **fields))
-
     def request(self, data: Any = None, *, timeout: float | None = None, **fields: Unpack[EventFields]) -> ReceivedEvent:
-        """Send a request and wait for the reply to it; the reply is confirmed already."""
-        reply = self._background.run(self._destination.request(data, timeout=timeout, **fields))
-        return ReceivedEvent(reply._handed, reply._index, _verdict="confirmed")
+        """Send a request and wait for its reply, which is confirmed already."""
+        reply = self._background.run(self._twin.request(data, timeout=timeout, **fields))
+        return ReceivedEvent(reply._slice, reply._index, _verdict="confirmed")
 
     def pipeline(self, *, timeout: float | None = None) -> Pipeline:
-        """For sending many without waiting for each."""
-        return Pipeline(self._background, lambda: self._destination.pipeline(timeout=timeout))
+        """Send many without waiting for each."""
+        return Pipeline(self._background, lambda: self._twin.pipeline(timeout=timeout))
 
 
 class Queue(Destination):
     """A queue: each event goes to one recipient."""
 
-    _destination: AsyncQueue
+    _twin: AsyncQueue
 
-    def receive(
-        self,
-        *,
-        selector: str | None = None,
-        credit: int = CREDIT_EVENTS,
-        credit_bytes: int = CREDIT_BYTES,
-        timeout: float | None = None,
-        confirm: ConfirmMode | None = None,
-    ) -> Incoming:
-        """Receive: `with queue.receive() as incoming: for event in incoming: …`."""
-        queue = self._destination
-        return Incoming(
-            self._background,
-            lambda: queue.receive(selector=selector, credit=credit, credit_bytes=credit_bytes, timeout=timeout, confirm=confirm),
-        )
+    def receive(self, **options: Unpack[ReceiveOptions]) -> Incoming:
+        """Receive: `with queue.receive() as incoming: for event in incoming: …`. Options: `ReceiveOptions`."""
+        checks.options(options, ReceiveOptions, "receive")
+        queue = self._twin
+        return Incoming(self._background, lambda: queue.receive(**options))
 
-    def browse(self, *, selector: str | None = None, page: int = PAGE_EVENTS, timeout: float | None = None) -> Browser:
-        """Look at what waits, without taking it: `with queue.browse() as events: for event in events: …`."""
-        return Browser(self._background, self._destination.browse(selector=selector, page=page, timeout=timeout))
+    def browse(self, **options: Unpack[BrowseOptions]) -> Browser:
+        """Look at what waits, without taking it: `with queue.browse() as events: …`. Options: `BrowseOptions`."""
+        return Browser(self._background, self._twin.browse(**options))
 
 
 class Topic(Destination):
     """A topic: each event goes to every subscription."""
 
-    _destination: AsyncTopic
+    _twin: AsyncTopic
 
-    def subscribe(
-        self,
-        name: str | None = None,
-        *,
-        durable: bool | None = None,
-        shared: bool = False,
-        no_local: bool = False,
-        selector: str | None = None,
-        credit: int = CREDIT_EVENTS,
-        credit_bytes: int = CREDIT_BYTES,
-        timeout: float | None = None,
-        confirm: ConfirmMode | None = None,
-    ) -> Incoming:
-        """Receive what is sent to the topic: with a name, from a durable subscription; without, from now on."""
-        topic = self._destination
-        return Incoming(
-            self._background,
-            lambda: topic.subscribe(
-                name, durable=durable, shared=shared, no_local=no_local, selector=selector,
-                credit=credit, credit_bytes=credit_bytes, timeout=timeout, confirm=confirm,
-            ),
-        )  # fmt: skip
+    def subscribe(self, name: str | None = None, **options: Unpack[SubscribeOptions]) -> Incoming:
+        """Receive events that are sent to the topic: with a name, from a durable subscription; without, from now on. Options:
+        `SubscribeOptions`."""
+        checks.options(options, SubscribeOptions, "subscribe")
+        topic = self._twin
+        return Incoming(self._background, lambda: topic.subscribe(name, **options))
 
-    def browse(self, name: str, *, selector: str | None = None, page: int = PAGE_EVENTS, timeout: float | None = None) -> Browser:
-        """Look at what waits in a subscription of the topic, without taking it."""
-        return Browser(self._background, self._destination.browse(name, selector=selector, page=page, timeout=timeout))
+    def browse(self, name: str, **options: Unpack[BrowseOptions]) -> Browser:
+        """Look at what waits in a subscription of the topic, without taking it. Options: `BrowseOptions`."""
+        return Browser(self._background, self._twin.browse(name, **options))

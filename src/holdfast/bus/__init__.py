@@ -1,0 +1,1 @@
+"""The bus: how client managers and message managers talk beside the channel."""

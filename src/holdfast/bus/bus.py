@@ -1,34 +1,107 @@
 """The bus: how the shells of a system talk to each other beside the channel, at most once.
 
-What must not be lost goes through the channel. What goes over the bus (deliveries, answers, credit, who is there) is either
-asked for again or made again after a takeover: losing it costs time, never an event.
+Everything that must not be lost goes through the channel. Messages of the bus (deliveries, answers, credit, who is there) are
+asked for or made again after a takeover: losing one costs time, never an event.
 
-    client manager ──▶ message_manager.NAME     what is said to the owner of destinations
-    message manager ─▶ client_manager.NAME      deliveries, answers, what became of receivers
+    client manager ──▶ message_manager.NAME     to the owner of destinations
+    message manager ─▶ client_manager.NAME      deliveries, answers, the end of receivers
     message manager ─▶ client_managers          which destinations are full: to all of them
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-Heard = Callable[[Any], None]
+log = logging.getLogger("holdfast.bus")
+
+# At most so many messages are handed over before everyone else has a turn of the loop.
+MESSAGES_A_TURN = 128
+
+OnMessage = Callable[[Any], None]
+
+# The subject that all client managers hear.
+CLIENT_MANAGERS = "client_managers"
+
+
+def message_manager_subject(name: str) -> str:
+    """The subject that the message manager of this name hears."""
+    return f"message_manager.{name}"
 
 
 class Bus(Protocol):
     @property
     def is_quiet(self) -> bool:
-        """As far as can be known here: everything that was published has been heard."""
+        """Everything that was published here has been heard, as far as is known."""
 
     def publish(self, subject: str, message: Any) -> None:
-        """Hand a message to everyone who listens to the subject, after the caller is done; to nobody if nobody does."""
+        """Hand a message to all listeners of the subject, if there are any, after the caller is done."""
 
     def hand_over(self, subject: str, message: Any) -> None:
-        """`publish`, and where the listener is in this process, before this returns, unless something published waits for it.
+        """Publish; a listener in this process gets the message before this returns, unless published ones still wait.
 
-        For a caller that is done with its own state: the listener may do anything but publish to it at once in turn.
+        The caller must be done with its own state: the listener may do anything but publish to it at once in turn.
         """
 
-    def listen(self, subject: str, heard: Heard) -> Callable[[], None]:
-        """Hear what is published on a subject, in order, until the returned function is called."""
+    def listen(self, subject: str, on_message: OnMessage) -> Callable[[], None]:
+        """Call `on_message` with every message on a subject, in order, until the returned function is called."""
+
+
+class InProcessBus:
+    """The bus within one process: messages are handed over as they are, in order, at the next turn of the loop.
+
+    It never hands over from within `publish`, so that no shell is entered again while it is at work. `hand_over` is for callers
+    that are prepared for that, and never overtakes published messages. All messages of one turn of the loop cost one wake-up.
+    """
+
+    def __init__(self) -> None:
+        self._listeners: dict[str, list[OnMessage]] = {}
+        self._waiting: deque[tuple[str, Any]] = deque()
+        self._is_handing_over = False
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def is_quiet(self) -> bool:
+        return not self._waiting and not self._is_handing_over
+
+    def publish(self, subject: str, message: Any) -> None:
+        if self.is_quiet:
+            self._loop.call_soon(self._hand_over)
+        self._waiting.append((subject, message))
+
+    def hand_over(self, subject: str, message: Any) -> None:
+        if self.is_quiet:
+            self._tell(subject, message)
+        else:
+            self.publish(subject, message)
+
+    def listen(self, subject: str, on_message: OnMessage) -> Callable[[], None]:
+        self._listeners.setdefault(subject, []).append(on_message)
+
+        def stop() -> None:
+            listeners = self._listeners.get(subject, [])
+            if on_message in listeners:
+                listeners.remove(on_message)
+
+        return stop
+
+    def _hand_over(self) -> None:
+        # Only messages that wait now, and not too many: the rest, and new ones of the listeners, have a turn of their own, so
+        # that sockets are served in between.
+        self._is_handing_over = True
+        for _ in range(min(len(self._waiting), MESSAGES_A_TURN)):
+            self._tell(*self._waiting.popleft())
+        self._is_handing_over = False
+        if self._waiting:
+            self._loop.call_soon(self._hand_over)
+
+    def _tell(self, subject: str, message: Any) -> None:
+        for on_message in tuple(self._listeners.get(subject, ())):
+            try:
+                on_message(message)
+            except Exception as problem:  # a fault of one listener must not cost another its messages
+                log.error("a listener on %s failed at a %s: %r", subject, type(message).__name__, problem)
+                log.debug("a listener on %s failed", subject, exc_info=problem)

@@ -1,11 +1,11 @@
-"""What is said over the bus between client managers and message managers."""
+"""The messages of the bus, between client managers and message managers. Each docstring begins with the sender."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 from holdfast.errors import HoldfastError
-from holdfast.event.bounds import EVERYTHING, Bounds
+from holdfast.event.extent import EVERYTHING, Bounds
 from holdfast.event.position import Ranges
 
 Buffer = bytes | memoryview
@@ -13,12 +13,24 @@ BacklogKey = tuple[str, str]
 
 
 class Holding(NamedTuple):
-    """Client manager: this receiver is about to attach (again), is reached through me, and still holds these positions."""
+    """Client manager: this receiver is about to attach (again) through me, and still holds these positions.
+
+    `ahead` are the positions that its program has not got yet, in order; None where the client does not say.
+    """
 
     client_manager: str
     session: str
     receiver: int
     held: Ranges
+    ahead: list[tuple[int, int]] | None = None
+
+
+class NoLongerHeld(NamedTuple):
+    """Message manager: these positions that the receiver said it holds are finished or with others. The answer follows."""
+
+    session: str
+    receiver: int
+    lost: Ranges
 
 
 class NotAttached(NamedTuple):
@@ -33,39 +45,48 @@ class CreditGranted(NamedTuple):
     receiver: int
     events: int
     bytes: int
+    handed: int = 0  # as in HandedOn
+
+
+class HandedOn(NamedTuple):
+    """Client manager: this receiver has handed its deliveries up to this position to its program."""
+
+    session: str
+    receiver: int
+    handed: int  # the position that was handed on last
 
 
 class LinkDown(NamedTuple):
-    """Client manager: the session's link is lost; deliver nothing more to it until its receivers attach again."""
+    """Client manager: the link of the session is lost; deliver nothing more to it until its receivers attach again."""
 
     session: str
 
 
 class SessionGone(NamedTuple):
-    """Client manager: the session did not come back within its grace; give up on it."""
+    """Client manager: the session did not come back within its grace; give it up."""
 
     session: str
 
 
 class LinkCongested(NamedTuple):
-    """Client manager: the session's link takes no more for the moment; hand nothing out to it until it says that it does."""
+    """Client manager: the link of the session is congested, or is so no more; deliver nothing while it is."""
 
     session: str
     is_congested: bool
 
 
 class WatermarksAsked(NamedTuple):
-    """Client manager: I am new; how full are the destinations that have a high water?"""
+    """Client manager: I am new; how full are the destinations with a high water?"""
 
     client_manager: str
 
 
 class AdministrationAsked(NamedTuple):
-    """Client manager: something is about to be sent to `_ADMIN`."""
+    """Client manager: an event is about to be sent to `_ADMIN`."""
 
 
 class Watermark(NamedTuple):
-    """Message manager, to all client managers: how full a destination is that has a high water, when that changes."""
+    """Message manager, to all client managers: how full a destination with a high water is, when that changes."""
 
     destination: str
     has_high_water: bool
@@ -75,12 +96,12 @@ class Watermark(NamedTuple):
 
 
 class Question(NamedTuple):
-    """Client manager: something about the state as applied, such as the list of destinations."""
+    """Client manager: a question about the applied state, such as the list of destinations."""
 
     client_manager: str
     token: int
     action: str
-    arguments: dict[str, Any]
+    arguments: Any  # those of the action, as `node.administration.arguments` declares them
 
 
 class Reply(NamedTuple):
@@ -92,7 +113,7 @@ class Reply(NamedTuple):
 
 
 class DeliveredSlice(NamedTuple):
-    """The fields of the wire's `Slice`, in its order, with the bytes in place of their length."""
+    """The fields of `Slice` of the wire, in its order, with the bytes in place of their length."""
 
     first: int
     events: int
@@ -100,12 +121,12 @@ class DeliveredSlice(NamedTuple):
     is_adjoining: bool
     batch: Buffer
     destination: str = ""  # where it was sent, when that is not where the receiver is attached
-    deaths: tuple[Any, ...] = ()  # of the dead queue: why all of these are there, as it travels
+    deaths: tuple[Any, ...] = ()  # in the dead queue: why these events are there, as it travels
     accepted_us: int = 0  # microseconds since 1970; 0: not known
 
 
 class BrowseAsked(NamedTuple):
-    """Client manager: what waits in a backlog, from a cursor on; answered with a Reply whose value is a BrowsedPage."""
+    """Client manager: which events wait in a backlog from a cursor on? A Reply answers, with a BrowsedPage as its value."""
 
     client_manager: str
     token: int
@@ -115,7 +136,7 @@ class BrowseAsked(NamedTuple):
     events_max: int
     selector: str
     end: int = 0  # a place; 0: as far as there is
-    bytes_max: int = 0  # of a page of whole batches, for who reads by place; 0: of a browser's
+    bytes_max: int = 0  # of a page of whole batches, for reading by place; 0: a page of a browser
     within: Bounds = EVERYTHING
 
 
@@ -126,11 +147,12 @@ class BrowsedPage(NamedTuple):
 
 
 class Delivered(NamedTuple):
-    """Message manager: hand these to the receiver."""
+    """Message manager: hand these slices to the receiver."""
 
     session: str
     receiver: int
     slices: list[DeliveredSlice]
+    is_careful: bool = False  # the next comes when the program asks for it
 
 
 class ReceiverGone(NamedTuple):

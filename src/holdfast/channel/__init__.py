@@ -1,0 +1,1 @@
+"""Channels: durable, ordered sequences of commands."""

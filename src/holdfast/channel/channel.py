@@ -5,23 +5,23 @@
                            first               durable
                      (release moves it)    (append moves it)
 
-Everything that changes anything is a command in a channel. A channel knows nothing of what a command means, nor of what is alive
-in it: it numbers commands, makes them durable, hands them out in order, keeps one snapshot, and forgets a prefix when told.
+Everything that changes anything is a command in a channel. A channel does not know what a command means, nor which entries are
+still needed. It numbers commands, makes them durable, hands them out in order, keeps one snapshot, and forgets a prefix on order.
 
-The rules every implementation keeps (one contract suite proves them, `tests/contract`):
+Every implementation keeps these rules (one contract suite proves them, `tests/contract`):
 
-1. Entries are numbered from 1 without a gap, in the order in which `append` was called; but FRAGMENTS, of which there may be
-   many and which nobody waits for one by one, may be overtaken by everything else.
+1. Entries are numbered from 1 without a gap, in the order in which `append` was called. Only FRAGMENTS may be overtaken by
+   everything else: there may be many, and nobody waits for a single one.
 2. `append` answers when the command is durable, not before; then `durable` is at least its number. Several appends may share
    one sync. A failed append has not happened, or raises OutcomeUnknown.
 3. No reader ever sees an entry past `durable`.
 4. `read(start)` hands out every entry from `start` on, then waits for more. Starting below `first` is refused: NoSuchPosition.
-   Nothing is handed out twice, nor passed over, whichever way it is handed out (`AtOnce`).
-5. `release(below)` forgets entries below a number, lazily: `first` may stay lower. It never forgets what is not below.
+   Nothing is handed out twice or passed over, also where entries are offered early (`AtOnce`).
+5. `release(below)` forgets entries below a number, lazily: `first` may stay lower. It never forgets other entries.
 6. `save_snapshot(at, chunks)` is whole or not at all; `load_snapshot` gives the newest whole one. Entries after `at` rebuild
-the rest.
+   the rest.
 7. Appends for UPKEEP (confirmations, carried events, snapshots) have room of their own that EVENTS never take.
-8. After `close`, everything raises Closed; what was appended and not yet durable is answered with an error, never left waiting.
+8. After `close`, everything raises Closed. A command that was appended and is not yet durable is answered with an error.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Purpose(enum.IntEnum):
 
     @property
     def reserve(self) -> Purpose:
-        """Fragments of large events draw on what there is for events."""
+        """Return the reserve it draws on: fragments of large events draw on that of events."""
         return Purpose.EVENTS if self is Purpose.FRAGMENTS else self
 
 
@@ -68,34 +68,40 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 class Pressure(msgspec.Struct, frozen=True):
-    """How much room is left. `is_short`: no new space can be had, and events are drawing on their reserve."""
+    """How much room is left. `is_short`: no new space can be had, and events draw on their reserve.
+
+    It uses `used_bytes` of the `size_bytes` it may grow to. Space is short from `ordinary_bytes` on; the rest is reserve.
+    """
 
     free_bytes: int
     events_reserve_bytes: int
     upkeep_reserve_bytes: int
     is_short: bool
     reason: str = ""
+    used_bytes: int = 0
+    size_bytes: int = 0
+    ordinary_bytes: int = 0
 
 
-# Offered what has just become durable; whether it was taken.
+# A reader is offered entries that have just become durable, and returns whether it took them.
 AtOnce = Callable[[Sequence[Entry]], bool]
-# What a command became: durable, or why it is not.
-Told = Callable[[Receipt | HoldfastError], None]
+# Called with the outcome of a command: its receipt, or why it is not durable.
+OnOutcome = Callable[[Receipt | HoldfastError], None]
 
 
-def tell(told: Told, done: asyncio.Future[Receipt]) -> None:
-    """Say what became of an `append`, for channels whose `submit` is made of it."""
+def tell_outcome(on_outcome: OnOutcome, done: asyncio.Future[Receipt]) -> None:
+    """Report the outcome of an `append`, for channels whose `submit` is built on it."""
     problem = done.exception()
     if problem is None:
-        told(done.result())
+        on_outcome(done.result())
     elif isinstance(problem, HoldfastError):
-        told(problem)
+        on_outcome(problem)
     else:
-        told(OutcomeUnknown(f"the channel failed while this was being appended ({problem!r}); look before you repeat it"))
+        on_outcome(OutcomeUnknown(f"the channel failed during the append ({problem!r}); look before you repeat it"))
 
 
-def whole(commands: Iterable[Buffer | None], bytes_max: int) -> list[Buffer] | None:
-    """The commands up to `bytes_max`, for `recent`; None when one of them is missing."""
+def all_recent(commands: Iterable[Buffer | None], bytes_max: int) -> list[Buffer] | None:
+    """Return the commands up to `bytes_max`, for `recent`; None when one of them is missing."""
     found: list[Buffer] = []
     total = 0
     for command in commands:
@@ -109,7 +115,7 @@ def whole(commands: Iterable[Buffer | None], bytes_max: int) -> list[Buffer] | N
 
 
 class Stretch(NamedTuple):
-    """The oldest part of a channel that is freed only as a whole (a segment): entries first..last, in so many bytes."""
+    """The oldest part of a channel that is freed only as a whole (a segment): entries first..last, and its bytes."""
 
     first: int
     last: int
@@ -126,28 +132,28 @@ class Snapshot(NamedTuple):
 class Channel(Protocol):
     @property
     def id(self) -> str:
-        """What no other channel has, for as long as this one exists: numbers of entries mean something only together with it."""
+        """A name that no other channel has. The number of an entry means something only together with it."""
 
     @property
     def first(self) -> int:
-        """The number of the oldest entry still held; one past `durable` when none is."""
+        """The number of the oldest entry still held; `durable` + 1 when none is held."""
 
     @property
     def durable(self) -> int:
-        """The number of the newest durable entry; 0 when there never was one."""
+        """The number of the newest durable entry; 0 before the first."""
 
     @property
     def bytes_appended(self) -> int:
-        """Bytes of commands appended since it was opened: what tells when a new snapshot is worth its writing."""
+        """Bytes of commands appended since it was opened. It tells when a new snapshot is worth writing."""
 
     @property
     def pressure(self) -> Pressure: ...
 
     def oldest_stretch(self) -> Stretch | None:
-        """The oldest stretch that is complete (nothing is appended to it any more); None where entries are freed one by one."""
+        """Return the oldest complete stretch (nothing is appended to it any more); None where entries are freed one by one."""
 
     def watch_pressure(self, changed: Callable[[Pressure], None]) -> None:
-        """Call `changed` whenever `is_short` turns, from the loop."""
+        """Call `changed` from the loop whenever `is_short` changes."""
 
     def append(self, command: Buffer, purpose: Purpose = Purpose.EVENTS) -> asyncio.Future[Receipt]:
         """Number the command now, answer when it is durable.
@@ -156,29 +162,29 @@ class Channel(Protocol):
         COMMAND_BYTES_MAX, Closed.
         """
 
-    def submit(self, command: Buffer, purpose: Purpose, told: Told) -> None:
-        """`append`, for whoever would rather be told than wait: `told` is called once, from the loop, as soon as it is known.
+    def submit(self, command: Buffer, purpose: Purpose, on_outcome: OnOutcome) -> None:
+        """Append, and call `on_outcome` once, from the loop, with what the future of `append` would give or raise.
 
-        Never from within this call. What it says is what the future of `append` would give or raise.
+        It is never called from within this call.
         """
 
     def read(self, start: int, at_once: AtOnce | None = None) -> AsyncIterator[Sequence[Entry]]:
-        """Every entry from `start` on, in order, in runs of convenient length; then live.
+        """Yield every entry from `start` on, in order, in runs of convenient length; then wait for more.
 
-        A reader that waits for more may be offered it `at_once`, within the call that made it durable, after the receipts: that
-        saves it a turn of the loop. What it does not take there comes in the usual way.
+        A waiting reader may be offered new entries `at_once`, after the receipts, within the call that made them durable. That
+        saves a turn of the loop. Entries that it does not take there come in the usual way.
         """
 
     async def fetch(self, numbers: Sequence[int], bytes_max: int | None = None, front: int | None = None) -> list[Buffer]:
-        """The commands with these numbers, from memory where they are recent, from disk otherwise.
+        """Return the commands with these numbers, from memory where they are recent, from disk otherwise.
 
-        With `bytes_max`, the answer ends once that is reached, and may be shorter than what was asked for; never empty. With
-        `front`, so many bytes of each will do, and more may come: where it saves reading, the rest is not read, and then the
-        checksum of the whole cannot be checked.
+        With `bytes_max`, the answer ends once that is reached: it may be shorter, but is never empty. With `front`, so many bytes
+        of each command are enough, and more may come: where it saves reading, the rest is not read, and the checksum of the
+        command is not checked.
         """
 
     def recent(self, numbers: Sequence[int], bytes_max: int) -> list[Buffer] | None:
-        """What `fetch` would answer, if all of it is in memory: at once. None when it must be fetched."""
+        """Return at once what `fetch` would answer, if all of it is in memory; None when it must be fetched."""
 
     async def save_snapshot(self, at: int, chunks: Iterable[Buffer]) -> None: ...
 

@@ -1,4 +1,4 @@
-"""What went wrong, said once: a sentence for people, or one line of JSON for programs, and an exit code for both."""
+"""Report an error: a sentence for people, or one line of JSON for programs, and an exit code for both."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.errors import HoldfastError
 USAGE = 2
 INTERRUPTED = 130
 FAULT = 70
-# What the sentence of a client says in Python, said for the command line.
+# Added to sentences that speak of Python: the same for the command line.
 HINTS = {"wrong-kind": "on the command line, --topic says that it is a topic, and no --topic that it is a queue"}
 EXIT_CODES = {"refused": 1, "unavailable": 3, "outcome-unknown": 4, "damaged": 5}
 

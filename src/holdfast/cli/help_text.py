@@ -9,23 +9,23 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
-# What each family of errors means for whoever called; 0, 2 and the signals are as everywhere.
+# The meaning of each family of errors for the caller; 0, 2 and the signals are as everywhere.
 MEANINGS = {
     0: "done",
-    1: "refused: nothing happened, and would not if it were repeated",
+    1: "refused: nothing happened, and repeating it would not help",
     2: "wrong usage of this command",
-    3: "unavailable or timed out: nothing happened, try again later",
-    4: "outcome unknown: it may have happened, look before repeating it",
-    5: "damaged: something durable is not what was written, call an operator",
+    3: "unavailable or timed out: nothing happened; try again later",
+    4: "outcome unknown: it may have happened; look before you repeat it",
+    5: "damaged: durable bytes are not those that were written; call an operator",
 }
-_FIRST_CLAUSE = re.compile(r"[,:;(]")
+_FIRST_CLAUSE = re.compile(r"[,:;(]|\. ")
 CLIENT = (0, 1, 2, 3, 4)
 LOCAL = (0, 1, 2, 3, 5)
 PLAIN = (0, 2)
 
 
 class Help(TypedDict):
-    """What `app.command` takes of it."""
+    """The arguments of `app.command` that make up a help text."""
 
     help: str
     short_help: str
@@ -35,7 +35,7 @@ class Help(TypedDict):
 def described(
     sentence: str, examples: Sequence[str], exits: Sequence[int] = CLIENT, changed: Mapping[int, str] | None = None
 ) -> Help:
-    """The arguments of `app.command` that make up a command's help. `changed` are meanings of its own."""
+    """The help of a command. `changed`: exit codes that mean something else here."""
     meanings = {**{code: MEANINGS[code] for code in exits}, **(changed or {})}
     parts = [
         "\b\nExamples:\n" + "\n".join(f"  {example}" for example in examples),

@@ -1,34 +1,20 @@
 """The command line: `holdfast COMMAND …`, or `python -m holdfast`.
 
-Every command has a file or shares one with its group; this one puts them together, and turns whatever goes wrong into one
-sentence and an exit code. Commands import what they need when they run, so that `--help` is quick.
+Each command, or group of commands, has a module. This module puts them together, and turns every error into one sentence and
+an exit code. Commands import what they need when they run, so that `--help` is quick.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 
-from holdfast.cli import (
-    admin,
-    bench,
-    browse,
-    dead,
-    destination,
-    journal,
-    lake,
-    pipeline,
-    receive,
-    recorder,
-    send,
-    serve,
-    status,
-    subscription,
-    user,
-)
+from holdfast.cli.events import browse, dead, receive, recorder, send, work
 from holdfast.cli.failure import FAULT, INTERRUPTED, USAGE, exit_code_of, report
+from holdfast.cli.operations import admin, bench, destination, journal, lake, pipeline, serve, status, subscription, top, user
 from holdfast.errors import HoldfastError
 
 START_HERE = """\b
@@ -47,10 +33,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the release.", is_eager=True, callback=status.print_version)
+    ] = False,
+) -> None:
+    """Options of `holdfast` itself, before any command."""
+
+
 for part in (
     serve,
     send,
     receive,
+    work,
     browse,
     destination,
     subscription,
@@ -59,6 +57,7 @@ for part in (
     journal,
     recorder,
     status,
+    top,
     user,
     bench,
     pipeline,
@@ -80,9 +79,12 @@ def run(arguments: list[str]) -> int:
         report(problem.code, problem.sentence, as_json=as_json)
         return exit_code_of(problem)
     except BrokenPipeError:
-        # Whoever read our output has gone, and with them the reason to go on; the interpreter must not flush into the pipe again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return INTERRUPTED
+        return _reader_gone()
+    except SystemExit as ended:
+        # typer makes an exit code of its own of a closed pipe.
+        if isinstance(ended.__context__, BrokenPipeError):
+            return _reader_gone()
+        raise
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except Exception as problem:
@@ -99,8 +101,16 @@ def run(arguments: list[str]) -> int:
         return FAULT
 
 
+def _reader_gone() -> int:
+    """Nobody reads our output any more: stop."""
+    from holdfast.cli.output import forget_output
+
+    forget_output()
+    return INTERRUPTED
+
+
 def _report_usage(problem: Exception, *, as_json: bool) -> None:
-    """What typer has to say of wrong usage, and where to look; the whole help where no command was named."""
+    """Print the sentence of typer and where to look; the whole help where no command was named."""
     message: str = problem.format_message().strip().rstrip(".")  # type: ignore[attr-defined]
     if message.startswith("Usage:"):
         print(message, file=sys.stderr)

@@ -1,0 +1,1 @@
+"""The client: what a program holds, from `connect` to destinations, sessions, transactions and administration."""

@@ -1,30 +1,40 @@
-"""Creating, looking at and deleting destinations and subscriptions."""
+"""Administration: create, ensure, configure, describe and delete destinations and subscriptions."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from holdfast.client import checks
-from holdfast.client.destination import Queue, Topic, check_name, check_subscription
-from holdfast.client.gathering import Kind
-from holdfast.client.received import milliseconds
-from holdfast.client.subscribing import place, subscription
-from holdfast.destination.command import Settings
-from holdfast.errors import BadSetting
+from holdfast.client.checks import check_name, check_subscription
+from holdfast.client.description import DestinationDescription, Status, SubscriptionDescription, subscriptions_of
+from holdfast.client.destination import Queue, Topic
+from holdfast.client.receiving.receive_options import SubscriptionTerms, place, subscription
+from holdfast.client.receiving.received_event import milliseconds
+from holdfast.client.sending.batch_builder import Kind
+from holdfast.destination.settings import Settings, duration_ms
+from holdfast.errors import BadSetting, HoldfastError, NoSuchDestination, NoSuchSubscription
 from holdfast.wire.frame import Manage
 
 if TYPE_CHECKING:
-    from holdfast.client.session import Session
+    from holdfast.client.connection.session import Session
+
+# What `ensure_queue`, `ensure_topic` and `ensure_subscription` found to do.
+Ensured = Literal["created", "changed", "unchanged"]
 
 
 class DestinationSettings(TypedDict, total=False):
-    """What can be set for a destination; 0 means no limit, no delay.
+    """The settings of a destination: the options of `create_queue`, `create_topic` and `configure`. 0 means no limit, no delay.
 
-    redelivery_limit       deliveries after the first; what would be delivered once more goes to the dead events
-    redelivery_delay       seconds before what was released is delivered again; each time `redelivery_factor` times as long
-    redelivery_delay_max   but never longer than so many seconds
-    events_max, bytes_max  high water: with so much waiting, producers are held back until it has fallen to `low_percent` of it
+    redelivery_limit       deliveries after the first; then the event goes to the dead events
+    redelivery_delay       seconds before a released event is delivered again
+    redelivery_factor      each time, that delay is so many times as long
+    redelivery_delay_max   the longest delay, in seconds
+    events_max, bytes_max  high water: when so much waits, the destination is blocked and producers are held back
+    low_percent            low water: it is unblocked when so many percent of the high water wait
+    deduplicate            for so long, an event with the same source and id is a repetition: "10m", "90s", or seconds. It is
+                           stored once, and its receipt has the position of the first
     """
 
     redelivery_limit: int
@@ -34,10 +44,11 @@ class DestinationSettings(TypedDict, total=False):
     events_max: int
     bytes_max: int
     low_percent: int
+    deduplicate: str | float
 
 
 def checked_settings(given: DestinationSettings) -> dict[str, Any]:
-    """BadSetting, with what there is, before anything travels."""
+    """Refuse wrong settings before anything travels. BadSetting lists the settings there are."""
     known = DestinationSettings.__annotations__
     for name in given:
         if name not in known:
@@ -47,16 +58,27 @@ def checked_settings(given: DestinationSettings) -> dict[str, Any]:
     for name in in_milliseconds.values():
         if name in checked:
             checked[name] = milliseconds(checked[name])
+    if "deduplicate" in checked:
+        checked["deduplicate_ms"] = duration_ms(checked.pop("deduplicate"), "deduplicate")
     Settings(**checked)
     return dict(given)
 
 
-class Administration(ABC):
-    """The part of a client that manages. Every call waits for the answer, `timeout` seconds at most (the client's, if none is
-    given).
+async def _was_there(deleting: Awaitable[Any], missing_ok: bool, *missing: type[HoldfastError]) -> bool:
+    try:
+        await deleting
+    except missing:
+        if not missing_ok:
+            raise
+        return False
+    return True
 
-    LinkLost means that the question was sent and no answer came: look (`describe`, `destinations`) before repeating it.
-    Looking is repeated by itself.
+
+class Administration(ABC):
+    """The part of a client that administers. Each call waits for the answer, `timeout` seconds at most; without it, the client's.
+
+    LinkLost means that the request was sent and no answer came: look (`describe`, `destinations`) before you repeat it. Calls
+    that only look, or ensure, are repeated by the client itself.
     """
 
     @abstractmethod
@@ -69,33 +91,67 @@ class Administration(ABC):
         return await session.ask(lambda token: Manage(token, action, arguments), allowed)
 
     async def _look(self, action: str, timeout: float | None, **arguments: Any) -> Any:
-        """As `_manage`, for what changes nothing, and so is asked again when the link was lost."""
+        """As `_manage`, for actions that change nothing the second time: they are asked again when the link was lost."""
         session = self._opened()
         allowed = checks.seconds(timeout, session.connection.timeout)
         return await session.ask_again(lambda token: Manage(token, action, arguments), allowed)
 
     async def create_queue(self, name: str, *, timeout: float | None = None, **settings: Unpack[DestinationSettings]) -> None:
-        """Create a queue, with what is to be set for it (`DestinationSettings`)."""
+        """Create a queue. Settings: `DestinationSettings`."""
         await self._create(name, "queue", settings, timeout)
 
     async def create_topic(self, name: str, *, timeout: float | None = None, **settings: Unpack[DestinationSettings]) -> None:
-        """Create a topic. The settings hold for each of its subscriptions; it is as full as the fullest of them."""
+        """Create a topic. The settings hold for each of its subscriptions; the topic is as full as the fullest of them."""
         await self._create(name, "topic", settings, timeout)
 
     async def _create(self, name: str, kind: Kind, settings: DestinationSettings, timeout: float | None) -> None:
         await self._manage("create", timeout, name=check_name(name), kind=kind, **checked_settings(settings))
 
+    async def ensure_queue(
+        self, name: str, *, update: bool = False, timeout: float | None = None, **settings: Unpack[DestinationSettings]
+    ) -> Ensured:
+        """See to it that a queue is there, with these settings. Any number of programs may say so, at any time.
+
+        Returns "created", "changed" or "unchanged". Only the settings given are compared. A queue that came into being on first
+        use, and that nobody has configured, takes them. SettingsDiffer, with both values of each, when others were given before;
+        with `update=True` they are changed. A new queue has the settings of a first use where none are given: a released event
+        comes again after 1 s, then after twice as long each time, up to 60 s.
+        """
+        return await self._ensure(name, "queue", update, settings, timeout)
+
+    async def ensure_topic(
+        self, name: str, *, update: bool = False, timeout: float | None = None, **settings: Unpack[DestinationSettings]
+    ) -> Ensured:
+        """See to it that a topic is there, with these settings: as `ensure_queue`."""
+        return await self._ensure(name, "topic", update, settings, timeout)
+
+    async def _ensure(self, name: str, kind: Kind, update: bool, settings: DestinationSettings, timeout: float | None) -> Ensured:
+        given = checked_settings(settings)
+        ensured: Ensured = await self._look("ensure", timeout, name=check_name(name), kind=kind, update=update, **given)
+        return ensured
+
     async def configure(self, name: str, *, timeout: float | None = None, **settings: Unpack[DestinationSettings]) -> None:
-        """Change what is set for a queue or topic, for what waits in it too. What is not named stays as it is."""
+        """Change settings of a queue or topic. They hold for events that wait in it, too. Others stay as they are."""
         await self._manage("configure", timeout, name=check_name(name), **checked_settings(settings))
 
-    async def delete(self, name: str, *, timeout: float | None = None) -> None:
-        """Delete a queue or topic: receivers are closed, what waits in it goes to the dead events."""
-        await self._manage("delete", timeout, name=check_name(name))
+    async def delete(self, name: str, *, force: bool = False, missing_ok: bool = False, timeout: float | None = None) -> bool:
+        """Delete a queue or topic, and close its receivers. Returns whether it was there.
 
-    async def destinations(self, *, timeout: float | None = None) -> list[dict[str, Any]]:
-        """The queues and topics there are: name, kind, what waits in each, what is in flight, who receives."""
-        found: list[dict[str, Any]] = []
+        NoSuchDestination when it is not there, unless `missing_ok`. NotEmpty, with the count, when events wait in it or are in
+        flight; with `force=True` they go to the dead events (those of a temporary one are gone). SubscriptionInUse when a
+        subscription of the topic is owned, as by a running Spark query: stop that first.
+        """
+        deleting = self._manage("delete", timeout, name=check_name(name), force=force)
+        return await _was_there(deleting, missing_ok, NoSuchDestination)
+
+    async def empty(self, name: str, *, timeout: float | None = None) -> int:
+        """Give up the requests that wait in `_ADMIN`, the one queue that only the server receives from. They are not carried out,
+        and go to the dead events. Returns how many."""
+        return int(await self._manage("empty", timeout, name=check_name(name)))
+
+    async def destinations(self, *, timeout: float | None = None) -> list[DestinationDescription]:
+        """All queues and topics: name, kind, events waiting and in flight, number of receivers."""
+        found: list[DestinationDescription] = []
         after: str | None = ""
         while after is not None:
             page = await self._look("list", timeout, after=after)
@@ -103,56 +159,116 @@ class Administration(ABC):
             after = page["next"]
         return found
 
-    async def describe(self, name: str, *, timeout: float | None = None) -> dict[str, Any]:
-        """One destination: what waits in it, who receives from it, what is set for it, and whether it is blocked."""
-        return dict(await self._look("describe", timeout, name=check_name(name)))
+    async def describe(self, name: str, *, timeout: float | None = None) -> DestinationDescription:
+        """One destination: events waiting, number of receivers, settings, and whether it is blocked; of a topic, its
+        subscriptions and those of patterns that match it."""
+        described: DestinationDescription = await self._look("describe", timeout, name=check_name(name))
+        return described
 
     async def create_subscription(
         self,
         topic: str | None,
         name: str,
         *,
-        shared: bool = False,
-        no_local: bool = False,
-        selector: str | None = None,
         regex: str | None = None,
         timeout: float | None = None,
+        **terms: Unpack[SubscriptionTerms],
     ) -> None:
-        """Create a durable subscription, so that events are kept for it before anyone receives. As with `subscribe`, the topic
-        may be a wildcard, and one that is there with another selector is made anew."""
-        where, subscribed, asked = subscription(
-            topic, check_subscription(name), shared=shared, no_local=no_local, selector=selector, regex=regex
-        )
-        given = {"match": asked.match, "selector": asked.selector, "shared": shared, "no_local": no_local}
+        """Create a durable subscription, so that events are kept for it before anyone receives. Terms: `SubscriptionTerms`.
+
+        As with `subscribe`, the topic may be a wildcard. A subscription that is there on other terms, and in which events wait,
+        is replaced only where `replace=True` says so.
+        """
+        checks.options(terms, SubscriptionTerms, "create_subscription")
+        where, subscribed, asked = subscription(topic, check_subscription(name), terms, regex=regex)
+        given = {
+            "match": asked.match,
+            "selector": asked.selector,
+            "shared": asked.is_shared,
+            "no_local": asked.no_local,
+            "replace": asked.replace,
+        }
         await self._manage("subscribe", timeout, topic=where, name=subscribed, **given)
 
+    async def ensure_subscription(
+        self,
+        topic: str | None,
+        name: str,
+        *,
+        regex: str | None = None,
+        update: bool = False,
+        timeout: float | None = None,
+        **terms: Unpack[SubscriptionTerms],
+    ) -> Ensured:
+        """See to it that a durable subscription is there, on these terms. Returns "created", "changed" or "unchanged".
+
+        Only the terms given are compared: a program that names no selector takes the one there is. SettingsDiffer when they
+        differ; with `update=True` they are changed, which makes the subscription anew: NotEmpty while events wait in it, unless
+        `replace=True` says that they may be lost. A topic that is not there is created, as on first use.
+        """
+        checks.options(terms, SubscriptionTerms, "ensure_subscription")
+        where, subscribed, asked = subscription(topic, check_subscription(name), terms, regex=regex)
+        known = {"selector": asked.selector, "shared": asked.is_shared, "no_local": asked.no_local}
+        given: dict[str, Any] = {each: value for each, value in known.items() if each in terms}
+        given |= {"match": asked.match, "update": update, "replace": asked.replace}
+        ensured: Ensured = await self._look("ensure_subscription", timeout, topic=where, name=subscribed, **given)
+        return ensured
+
     async def delete_subscription(
-        self, topic: str | None, name: str, *, regex: str | None = None, timeout: float | None = None
-    ) -> None:
-        """Delete a durable subscription with what waits in it."""
+        self,
+        topic: str | None,
+        name: str,
+        *,
+        regex: str | None = None,
+        force: bool = False,
+        missing_ok: bool = False,
+        timeout: float | None = None,
+    ) -> bool:
+        """Delete a durable subscription. Returns whether it was there.
+
+        NoSuchSubscription, or NoSuchDestination for the topic, when it is not there, unless `missing_ok`. NotEmpty, with the
+        count, when events wait in it; with `force=True` they are lost.
+        """
         where, match = place(topic, regex)
-        await self._manage("unsubscribe", timeout, topic=where, match=match, name=check_subscription(name))
+        named = check_subscription(name)
+        deleting = self._manage("unsubscribe", timeout, topic=where, match=match, name=named, force=force)
+        return await _was_there(deleting, missing_ok, NoSuchDestination, NoSuchSubscription)
 
     async def subscriptions(
-        self, topic: str | None, *, regex: str | None = None, timeout: float | None = None
-    ) -> list[dict[str, Any]]:
-        """The subscriptions of a topic, with those of patterns that match it; or those of a pattern."""
+        self, topic: str | None = None, *, regex: str | None = None, timeout: float | None = None
+    ) -> list[SubscriptionDescription]:
+        """The subscriptions of a topic, with those of patterns that match it; or those of a pattern; or, without either, all."""
+        if topic is None and regex is None:
+            return await self._all_subscriptions(timeout)
         where, match = place(topic, regex)
-        return list(await self._look("subscriptions", timeout, topic=where, match=match))
+        session = self._opened()
+        allowed = checks.seconds(timeout, session.connection.timeout)
+        return await subscriptions_of(session, {"topic": where, "match": match}, allowed)
+
+    async def _all_subscriptions(self, timeout: float | None) -> list[SubscriptionDescription]:
+        found: list[SubscriptionDescription] = []
+        after: Sequence[str] | None = ("", "")
+        while after is not None:
+            page = await self._look("all_subscriptions", timeout, after=after)
+            found += page["subscriptions"]
+            after = page["next"]
+        return found
 
     async def temporary_queue(self, *, timeout: float | None = None) -> Queue:
-        """A queue that only this client receives from, named by the server, and gone with this client. Anyone who is told its
-        name may send to it."""
+        """Create a queue that only this client receives from. The server names it, and deletes it with this client. Anyone who
+        knows its name may send to it."""
         return Queue(self._opened(), await self._temporary("queue", timeout))
 
     async def temporary_topic(self, *, timeout: float | None = None) -> Topic:
-        """A topic that only this client subscribes to, named by the server, and gone with this client."""
+        """Create a topic that only this client subscribes to. The server names it, and deletes it with this client."""
         return Topic(self._opened(), await self._temporary("topic", timeout))
 
     async def _temporary(self, kind: Kind, timeout: float | None) -> str:
         made = await self._manage("temporary", timeout, kind=kind)
         return str(made["name"])
 
-    async def status(self, *, timeout: float | None = None) -> dict[str, Any]:
-        """How the server is: what it has applied, how much room is left, and whether it is short of it (`is_short`, `reason`)."""
-        return dict(await self._look("status", timeout))
+    async def status(self, *, timeout: float | None = None) -> Status:
+        """The state of the server: events waiting and since when, how much of the journal is used and what pins its space, which
+        destinations are full, and whether it is short of room (`is_short`, `reason`)."""
+        told: Status = await self._look("status", timeout)
+        return told

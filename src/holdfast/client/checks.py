@@ -1,20 +1,30 @@
-"""What a program may ask of a client, checked before anything is done: timeouts, credit, and the loop it is called from."""
+"""Checks of the arguments of a program, before anything is done: options, timeouts, credit, names, and the loop of the call."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args
 
-from holdfast.errors import BadSetting, WrongLoop
+from holdfast.destination import name as names
+from holdfast.errors import BadEvent, BadSetting, WrongLoop
+from holdfast.event.event import Event
 
-# When an event that was handed out counts as finished: see `confirming`.
+# When an event that was handed out counts as finished: see `confirm_modes`.
 ConfirmMode = Literal["event", "auto", "client", "duplicates-ok"]
-# More than any recipient holds; what is larger is a mistake, and must fit 64 bits on the wire.
+# More than any recipient holds. A larger number is a mistake; it must fit 64 bits on the wire.
 CREDIT_MAX = 1 << 40
 
 
+def options(given: Iterable[str], kind: type, call: str) -> None:
+    """TypeError for an option that a call does not have. `kind` is the TypedDict of those it has."""
+    for name in given:
+        if name not in kind.__annotations__:
+            raise TypeError(f"{call}() has no option {name!r}; it has: {', '.join(kind.__annotations__)}")
+
+
 def seconds(timeout: float | None, default: float) -> float:
-    """How long a call may wait for its answer: what it was given, or the client's own."""
+    """How long a call may wait for its answer: its own timeout, or else the client's."""
     if timeout is None:
         return default
     if not isinstance(timeout, int | float) or not timeout > 0:
@@ -25,8 +35,8 @@ def seconds(timeout: float | None, default: float) -> float:
     return timeout
 
 
-def patience(timeout: float | None) -> float | None:
-    """How long to wait for an event: 0 takes only what is here, None waits for ever."""
+def event_timeout(timeout: float | None) -> float | None:
+    """How long to wait for an event: 0 takes only an event that is here, None waits for ever."""
     if timeout is not None and (not isinstance(timeout, int | float) or not timeout >= 0):
         raise BadSetting(
             f"a timeout of {timeout!r} is no time to wait for an event; give seconds, 0 for what is here, or none to wait",
@@ -36,7 +46,7 @@ def patience(timeout: float | None) -> float | None:
 
 
 def credit(events: int, size: int) -> tuple[int, int]:
-    """How much may be handed over ahead of use."""
+    """How many events and bytes may be handed over ahead of use."""
     for given, what in ((events, "events"), (size, "bytes")):
         if type(given) is not int or not 1 <= given <= CREDIT_MAX:
             raise BadSetting(
@@ -47,7 +57,7 @@ def credit(events: int, size: int) -> tuple[int, int]:
 
 
 def confirm_mode(given: Any) -> ConfirmMode:
-    """How events are confirmed, or BadSetting with the ways there are."""
+    """The confirm mode. BadSetting lists the modes there are."""
     known = get_args(ConfirmMode)
     if given not in known:
         raise BadSetting(f"there is no confirm mode {given!r:.40}; there are: {', '.join(known)}", setting="confirm")
@@ -56,9 +66,29 @@ def confirm_mode(given: Any) -> ConfirmMode:
 
 
 def same_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """WrongLoop when this is not the loop that the client was opened in: nothing would ever be heard."""
+    """Refuse a call from another loop than the one that opened the client: it would never get an answer."""
     if asyncio.get_running_loop() is not loop:
         raise WrongLoop(
             "a client belongs to the event loop it was opened in, and this is another one; "
             "connect again here, or use holdfast.blocking, which any thread may call"
         )
+
+
+def check_name(name: str) -> str:
+    """Refuse an impossible name before it travels. The server says what may be done with Holdfast's own destinations."""
+    if isinstance(name, str) and names.is_temporary(name):
+        names.check_temporary(name)
+    else:
+        names.check_usable(name)
+    return name
+
+
+def check_subscription(name: str) -> str:
+    names.check_subscription(name)
+    return name
+
+
+def check_many(events: Iterable[Any]) -> None:
+    """Refuse one event where many are expected: the letters of a text, or the names in a dict, are never meant."""
+    if isinstance(events, str | bytes | Mapping | Event) or not isinstance(events, Iterable):
+        raise BadEvent(f"send_many takes a list of events, not {type(events).__name__}; send one with send")

@@ -1,47 +1,52 @@
-"""The dead events: what could not be delivered, looked at, sent again, or thrown away.
+"""The dead events: those that could not be delivered. List them, send them again, or throw them away.
 
     for event in await client.dead.list():
         print(event.position, event.dead[0].reason)
-    await client.dead.replay([position])                  once more to where it was sent, or elsewhere with to="retry"
+    await client.dead.replay([position])                  once more to its destination, or to another with to="retry"
+    await client.dead.replay(queue="orders", code="redelivered", since="1h")
     await client.dead.purge(selector="amount < 10")       finished for good
 
-Replaying is exactly once: sending the event again and removing the dead one is one transaction. The event is the same one (id,
-source, time, data, properties, group, priority), but for its time to live, which it has no more. What died in one subscription
-of a topic is sent to the topic again, and so to all its subscriptions; say `to` where only one should have it.
+`queue` is the queue or topic that gave them up, `code` the reason (`dead_filter.CODES`), `since` how long ago at most, or a time.
+A selector sees properties and attributes, not data. Replaying is exactly once: one transaction sends the event again and
+removes the dead one. The event keeps its id, source, time, data, properties, group and priority; its time to live is gone. An
+event that died in one subscription of a topic is sent to the topic again, and so to all its subscriptions; name a destination
+with `to` where only one should have it.
 """
 
 from __future__ import annotations
 
 import builtins
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from holdfast.client import checks
-from holdfast.client.browser import BrowsedEvent, Browser
-from holdfast.client.destination import check_name
-from holdfast.client.gathering import Kind
-from holdfast.client.large import EventStream
-from holdfast.client.outgoing import EventFields, Outgoing
+from holdfast.client.checks import check_name
+from holdfast.client.reading.browser import BrowsedEvent, Browser
+from holdfast.client.reading.dead_filter import DeadFilter, Since
+from holdfast.client.receiving.large_event import EventStream
+from holdfast.client.sending.batch_builder import Kind
+from holdfast.client.sending.outgoing import EventFields, Outgoing
 from holdfast.client.transaction import Transaction
 from holdfast.destination.name import DEAD, check_sendable
 from holdfast.errors import BadSetting, NoSuchDestination, NoSuchPosition, Refused, TransactionAborted
-from holdfast.event.event import encode_head
+from holdfast.event.event import UNREADABLE_TYPE, encode_head
 from holdfast.event.position import Ranges
 from holdfast.wire.frame import Attach, DetachReceiver, Manage, Settle, SettledPart
 
 if TYPE_CHECKING:
-    from holdfast.client.session import Session
+    from holdfast.client.connection.session import Session
 
 LIST_MAX = 1_000
-# Events that are replayed in one transaction, or purged in one command.
+# Events that one transaction replays, or one command purges.
 AT_ONCE = 16
-# They have 64 bits.
+# Positions have 64 bits.
 POSITIONS_END = 1 << 64
 
-Progress = Callable[[int], None]  # called with how many are done
+Progress = Callable[[int], None]  # called with the number of events done
 
 
 class DeadEvents:
@@ -55,13 +60,21 @@ class DeadEvents:
         return Browser(self._opened(), DEAD, "", selector, AT_ONCE, timeout)
 
     async def list(
-        self, *, selector: str | None = None, limit: int = LIST_MAX, timeout: float | None = None
+        self,
+        *,
+        selector: str | None = None,
+        queue: str | None = None,
+        code: str | None = None,
+        since: Since | None = None,
+        limit: int = LIST_MAX,
+        timeout: float | None = None,
     ) -> builtins.list[BrowsedEvent]:
-        """The first `limit` dead events. `event.dead` says where, why and when each was given up; nothing changes by looking."""
+        """The first `limit` dead events. `event.dead` says where, why and when each was given up. Looking changes nothing."""
+        wanted = DeadFilter.of(queue, code, since)
         if type(limit) is not int or limit < 1:
             raise BadSetting(f"limit {limit!r} is not a number of events; give 1 or more", setting="limit")
         found: builtins.list[BrowsedEvent] = []
-        async with self.browse(selector=selector, timeout=timeout) as events:
+        async with aclosing(self._matching(selector, wanted, timeout)) as events:
             async for event in events:
                 found.append(event)
                 if len(found) == limit:
@@ -87,19 +100,22 @@ class DeadEvents:
         positions: Iterable[int] | None = None,
         *,
         selector: str | None = None,
+        queue: str | None = None,
+        code: str | None = None,
+        since: Since | None = None,
         everything: bool = False,
         to: str | None = None,
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> int:
-        """Send dead events again, to where they were sent or to the destination `to`, and remove them: how many.
+        """Send dead events again, to their own destination or to `to`, and remove them. Returns how many.
 
-        Those at these positions, or all that match the selector, or everything. One that somebody else removes meanwhile is
-        passed over.
+        Choose them by their positions; by a selector, a queue, a code and a time; or with `everything=True`. An event that is
+        removed by others meanwhile, or whose head cannot be read, is passed over. `progress` is called with the number done.
         """
         if to is not None:
             check_sendable(check_name(to))
-        chosen = self._chosen(positions, selector, everything, timeout)
+        chosen = self._chosen(positions, selector, DeadFilter.of(queue, code, since), everything, timeout)
         return await _Replay(self._opened(), to, progress, timeout).run(chosen)
 
     async def purge(
@@ -107,36 +123,48 @@ class DeadEvents:
         positions: Iterable[int] | None = None,
         *,
         selector: str | None = None,
+        queue: str | None = None,
+        code: str | None = None,
+        since: Since | None = None,
         everything: bool = False,
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> int:
-        """Throw dead events away, for good: how many. Chosen as for `replay`."""
-        chosen = self._chosen(positions, selector, everything, timeout)
+        """Throw dead events away for good. Choose them as for `replay`. Returns how many."""
+        chosen = self._chosen(positions, selector, DeadFilter.of(queue, code, since), everything, timeout)
         return await _Purge(self._opened(), progress, timeout).run(chosen)
 
     def _chosen(
-        self, positions: Iterable[int] | None, selector: str | None, everything: bool, timeout: float | None
+        self,
+        positions: Iterable[int] | None,
+        selector: str | None,
+        wanted: DeadFilter,
+        everything: bool,
+        timeout: float | None,
     ) -> AsyncIterator[BrowsedEvent]:
-        if sum((positions is not None, selector is not None, everything)) != 1:
+        if sum((positions is not None, selector is not None or not wanted.is_open, everything)) != 1:
             raise BadSetting(
-                "say which dead events are meant: their positions, a selector, or everything=True (--all)", setting="positions"
+                "say which dead events are meant: their positions; a selector, queue, code or time; or everything=True (--all)",
+                setting="positions",
             )
-        if isinstance(selector, str) and not selector.strip():  # a variable that was not set, more often than all of them
+        if isinstance(selector, str) and not selector.strip():  # more often a variable that was not set than all of them
             raise BadSetting(
                 "an empty selector would mean all dead events; say everything=True (--all) if that is meant", setting="selector"
             )
         if positions is None:
-            return self._matching(selector, timeout)
-        wanted = [positions] if isinstance(positions, int) else builtins.list(positions)
-        for position in wanted:
+            return self._matching(selector, wanted, timeout)
+        chosen = [positions] if isinstance(positions, int) else builtins.list(positions)
+        for position in chosen:
             _check_position(position)
-        return self._at(wanted, timeout)
+        return self._at(chosen, timeout)
 
-    async def _matching(self, selector: str | None, timeout: float | None) -> AsyncIterator[BrowsedEvent]:
+    async def _matching(
+        self, selector: str | None, wanted: DeadFilter, timeout: float | None
+    ) -> AsyncGenerator[BrowsedEvent, None]:
         async with self.browse(selector=selector, timeout=timeout) as events:
             async for event in events:
-                yield event
+                if wanted.passes(event):
+                    yield event
 
     async def _at(self, positions: Sequence[int], timeout: float | None) -> AsyncIterator[BrowsedEvent]:
         for position in dict.fromkeys(positions):
@@ -144,7 +172,7 @@ class DeadEvents:
 
 
 class _Removing(ABC):
-    """A receiver that is attached to the dead queue and takes nothing: whoever is attached may confirm."""
+    """Removes dead events. Its receiver is attached to the dead queue and takes nothing: an attached receiver may confirm."""
 
     def __init__(self, session: Session, progress: Progress | None, timeout: float | None) -> None:
         self._session = session
@@ -175,7 +203,7 @@ class _Removing(ABC):
 
     @abstractmethod
     async def _removed(self, events: list[BrowsedEvent]) -> int:
-        """Remove these; how many were still there."""
+        """Remove these events. Returns how many were still there."""
 
 
 def _check_position(given: object) -> None:
@@ -195,10 +223,11 @@ class _Purge(_Removing):
 
 
 class _ReplayTransaction(Transaction):
-    """Confirms what was looked at, not what was received: an event that is gone by then aborts it."""
+    """Confirms events that were browsed, not received. An event that is gone by then aborts it."""
 
     def __init__(self, session: Session, receiver: int, events: Sequence[BrowsedEvent], timeout: float) -> None:
         super().__init__(session, timeout)
+        self._assembly.is_replay = True
         self._part = SettledPart(receiver, _ranges(events))
 
     def _settled(self) -> list[SettledPart]:
@@ -212,7 +241,11 @@ class _Replay(_Removing):
         self._kinds: dict[str, Kind] = {}
 
     async def _removed(self, events: list[BrowsedEvent]) -> int:
-        """All together; one by one if one of them is gone meanwhile, or is large: a transaction has room for one of these."""
+        """Send all in one transaction; one by one if one of them is gone meanwhile, or is large: a transaction has room for one
+        large event. An event that cannot be read stays dead."""
+        events = [event for event in events if event.type != UNREADABLE_TYPE]
+        if not events:
+            return 0
         if len(events) > 1 and any(event.is_large for event in events):
             return sum([await self._removed([event]) for event in events])
         try:
@@ -238,7 +271,7 @@ class _Replay(_Removing):
                 destination = self._to or event.destination
                 if destination == DEAD:
                     raise Refused(
-                        f"where the event at {event.position} was sent is not known any more; say where to, with `to`",
+                        f"the destination of the event at {event.position} is not known any more; name one with `to`",
                         position=event.position,
                     )
                 kind = await self._kind(destination, event)
@@ -248,13 +281,13 @@ class _Replay(_Removing):
                     await transaction.put(destination, kind, _outgoing(event))
 
     async def _put_large(self, transaction: Transaction, destination: str, kind: Kind, event: BrowsedEvent) -> None:
-        """Its fragments are read where it lies and sent again, a few at a time."""
+        """Read its fragments where they lie and send them again, a few at a time."""
         content = EventStream(self._session, self._receiver, event.position, event.head.large, b"")
         async with content:
             await transaction.put_stream(destination, kind, content, None, _fields(event))
 
     async def _kind(self, destination: str, event: BrowsedEvent) -> Kind:
-        """What the destination is; one that is gone is created on first use as what it was."""
+        """The kind of a destination. One that is gone is created at first use, as what it was."""
         known = self._kinds.get(destination)
         if known is None:
             try:
@@ -269,13 +302,13 @@ class _Replay(_Removing):
 
 
 def _outgoing(event: BrowsedEvent) -> Outgoing:
-    """The same event once more, with its own id and source said in its head, and without an end to its life."""
+    """The same event with its id and source in its head, and without its time to live."""
     head = msgspec.structs.replace(event.head, id=event.id, source=event.source, expires_at_ms=0)
     return Outgoing(encode_head(head), bytes(event.body), event.priority, 0, 0, head.group is not None, event.id)
 
 
 def _fields(event: BrowsedEvent) -> EventFields:
-    """What is said of a large event beside its data, once more, without an end to its life."""
+    """The fields of a large event, without its time to live."""
     return {
         "id": event.id,
         "source": event.source,

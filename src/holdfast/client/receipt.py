@@ -1,9 +1,9 @@
 """Receipts: the proof that events were accepted, as applications see it.
 
     Receipt    of one event
-    Receipts   of many, in the order in which they were sent; a sequence that makes each Receipt when it is looked at
+    Receipts   of many, in the order in which they were sent; a sequence that makes each Receipt when it is read
 
-Events travel in batches and so do their proofs: a `Receipts` of a million events holds a few thousand small objects.
+Events travel in batches, and so do their receipts: a `Receipts` of a million events holds a few thousand small objects.
 """
 
 from __future__ import annotations
@@ -14,25 +14,60 @@ from typing import Protocol, overload
 
 import msgspec
 
+from holdfast.errors import OutcomeUnknown
 from holdfast.event import identifier
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """The event is durable. `copies` and `is_synced` are what is known for certain: it may be safer than they say.
+    """The event is durable. `copies` and `is_synced` are certain; it may be safer than they say.
 
-    `position` names the event for ever; 0 in the rare case that the link was lost, the event is known to be accepted, and
-    nobody remembers where.
+    `position` names the event for ever. It is 0 in a rare case: the link was lost, the event was accepted, and its position is
+    not known any more.
     """
 
     position: int
     copies: int
     is_synced: bool
     identifier: int | str
+    is_repeated: bool = False  # the same event was accepted before; the position is that of the first
 
     @property
     def id(self) -> str:
-        """The id of the event: the one it was sent with, or the one that was given to it."""
+        """The id of the event: its own, or the one that the client gave it."""
         return self.identifier if isinstance(self.identifier, str) else identifier.to_text(self.identifier)
+
+    def __repr__(self) -> str:
+        return f"Receipt(at {self.position}, id={self.id!r})"
+
+
+class EventIds(Sequence[str]):
+    """The ids of events, each made when it is read."""
+
+    def __init__(self, events: Receipts) -> None:
+        self._events = events
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        found = self._events[place]
+        return [each.id for each in found] if isinstance(found, list) else found.id
+
+    def __repr__(self) -> str:
+        return f"EventIds(of {len(self)} events)"
+
+
+def naming(problem: OutcomeUnknown, ids: Sequence[str]) -> OutcomeUnknown:
+    """The same error with the ids of the events it may have happened to."""
+    if not ids or problem.ids:
+        return problem
+    others = f" and {len(ids) - 1:,} more, in error.ids" if len(ids) > 1 else ""
+    what = "events" if len(ids) > 1 else "event"
+    return type(problem)(f"{problem.sentence} ({what} {ids[0]}{others})", **{**problem.fields, "id": ids[0], "ids": ids})
 
 
 class Receipted(Protocol):
@@ -49,7 +84,7 @@ class Receipts(Sequence[Receipt]):
         self._ends: list[int] = []
 
     def extend(self, batch: Receipted, first: int, count: int) -> None:
-        """The next `count` events are those of the batch from index `first` on."""
+        """Add receipts of `count` events of a batch, from index `first` on."""
         self._runs.append((batch, first))
         self._ends.append(len(self) + count)
 

@@ -7,51 +7,54 @@
                 await tx.topic("log").send("invoiced")
                 await tx.confirm(order)
 
-Leaving without an exception commits; with one, or after `await tx.rollback()`, nothing of it has happened. What is sent is
-stored at once but visible to nobody before the commit, and of all destinations it becomes visible at one moment; a small
+Leaving without an exception commits. With an exception, or after `await tx.rollback()`, nothing of it has happened. Events are
+stored at once, but nobody sees them before the commit; then they become visible in all destinations at one moment. A small
 transaction is one round trip and one sync.
 
-Rolling back gives back everything that the receivers were handed whose events were confirmed in it, looked at or not: of a queue
-to any recipient, of a subscription to the same one. To keep transactions that have nothing to do with each other apart, use a
-session (`client.session()`) with receivers of its own for each.
+Rolling back affects every receiver whose events were confirmed in the transaction: it gives back all that it was handed, seen
+by the program or not. Events of a queue go to any recipient, those of a subscription to the same one. To keep independent
+transactions apart, use a session (`client.session()`) with its own receivers for each.
 
-Receivers are opened outside: what a receiver holds that is closed before the commit goes to others, and the transaction is
-aborted. Raises TransactionAborted when nothing of it happened, LinkLost when the commit was sent and nobody knows. A commit that
-is cancelled may still take effect.
+Open receivers outside the transaction: if a receiver is closed before the commit, its events go to others, and the transaction
+is aborted. Raises TransactionAborted when nothing of it happened; LinkLost, with the ids of the events, when the commit was
+sent and no answer came. A cancelled commit may still take effect. An event that its destination has accepted before
+(`deduplicate`) is left out, and the rest of the transaction happens.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
-from holdfast.client import checks, recovery
-from holdfast.client.browser import BrowsedEvent
-from holdfast.client.destination import check_many, check_name
-from holdfast.client.gathering import Gathering, Kind
-from holdfast.client.outgoing import EventFields, Outgoing, prepare
-from holdfast.client.received import Received
-from holdfast.client.stream import Progress, Source, add_stream
+from holdfast.client import checks, tracing
+from holdfast.client.assembly.stream_sender import Progress, Source, add_stream
+from holdfast.client.checks import check_many, check_name
+from holdfast.client.reading.browser import BrowsedEvent
+from holdfast.client.receiving import recovery
+from holdfast.client.receiving.received_event import Received
+from holdfast.client.sending.batch_builder import BatchBuilder, Kind
+from holdfast.client.sending.encoded_run import EncodedRun
+from holdfast.client.sending.event_encoder import EventEncoder, Portion
+from holdfast.client.sending.outgoing import EventFields, prepare
 from holdfast.destination.command import RANGES_MAX
 from holdfast.errors import HoldfastError, OutcomeUnknown, Refused, TooLarge, TransactionAborted
 from holdfast.event.position import Ranges
 from holdfast.wire.frame import SettledPart
 
 if TYPE_CHECKING:
-    from holdfast.client.recipient import Incoming
-    from holdfast.client.session import Session
+    from holdfast.client.connection.session import Session
+    from holdfast.client.receiving.receiver import Receiver
 
 
 class _Confirmed:
-    """What is confirmed of what one receiver holds."""
+    """The events of one receiver that the transaction confirms."""
 
-    def __init__(self, incoming: Incoming) -> None:
+    def __init__(self, incoming: Receiver) -> None:
         self.incoming = incoming
-        self.generation = incoming.generation
+        self.generation = incoming.verdicts.generation
         self.positions: list[tuple[int, int]] = []
 
     @property
@@ -60,7 +63,7 @@ class _Confirmed:
 
 
 class TransactionDestination:
-    """A queue or topic, as one sends to it within a transaction. Made by `tx.queue(name)` and `tx.topic(name)`."""
+    """A queue or topic within a transaction. Made by `tx.queue(name)` and `tx.topic(name)`."""
 
     def __init__(self, transaction: Transaction, name: str, kind: Kind) -> None:
         self.name = check_name(name)
@@ -68,14 +71,24 @@ class TransactionDestination:
         self._kind: Kind = kind
 
     async def send(self, data: Any = None, **fields: Unpack[EventFields]) -> None:
-        """Send one event with the transaction. Waits only when too much of it is unsent."""
-        await self._transaction.put(self.name, self._kind, prepare(data, fields))
+        """Send one event with the transaction. Waits only while too much of it is unsent."""
+        if tracing.is_recording():
+            fields = cast(EventFields, tracing.carried(data, fields))
+        await self._transaction.put(self.name, self._kind, prepare(data, fields, self._transaction.now_ms))
 
-    async def send_many(self, events: Iterable[Any]) -> None:
-        """Send many with the transaction, each data or an `Event`."""
+    async def send_many(self, events: Iterable[Any], **fields: Unpack[EventFields]) -> None:
+        """Send many with the transaction, each data or an `Event`, with fields for all; see `Destination.send_many`."""
+        for portion in self.portions(events, fields):
+            await self.put(portion)
+
+    def portions(self, events: Iterable[Any], fields: EventFields) -> Iterator[Portion]:
+        """Encode events for `put`, in any thread."""
         check_many(events)
-        for event in events:
-            await self.send(event)
+        return EventEncoder(fields, self._transaction.now_ms).portions(events)
+
+    async def put(self, portion: Portion) -> None:
+        """Send what was encoded with the transaction. Waits only while too much of it is unsent."""
+        await self._transaction.put(self.name, self._kind, portion)
 
     async def send_stream(self, content: Source, /, *, progress: Progress | None = None, **fields: Unpack[EventFields]) -> None:
         """Send a large event with the transaction; see `Destination.send_stream`."""
@@ -89,11 +102,15 @@ class Transaction:
         self._session = session
         self._timeout = checks.seconds(timeout, session.connection.timeout)
         self._assembly = session.parts.new()
-        self._gatherings: dict[str, Gathering] = {}
+        self._builders: dict[str, BatchBuilder] = {}
         self._confirmed: dict[int, _Confirmed] = {}
         self._end = ""
 
-    # --- what belongs to it ------------------------------------------------------------------------------------------
+    def now_ms(self) -> int:
+        """The server's time."""
+        return self._session.connection.server_time.now_ms()
+
+    # --- its events --------------------------------------------------------------------------------------------------
 
     def queue(self, name: str) -> TransactionDestination:
         """A queue to send to within this transaction."""
@@ -103,48 +120,53 @@ class Transaction:
         """A topic to send to within this transaction."""
         return TransactionDestination(self, name, "topic")
 
-    async def put(self, destination: str, kind: Kind, event: Outgoing) -> None:
+    async def put(self, destination: str, kind: Kind, event: Portion) -> None:
         self._check_open()
-        found = self._gatherings.get(destination)
-        if found is not None and (found.priority, found.delay_ms, found.kind) != (event.priority, event.delay_ms, kind):
+        found = self._builders.get(destination)
+        if found is not None and not found.takes(kind, event):
             self._seal(found)
             found = None
         if found is None:
-            found = self._gatherings[destination] = Gathering(destination, destination, kind, event.priority, event.delay_ms, 0)
-        found.add(event)
+            found = self._builders[destination] = BatchBuilder(destination, destination, kind, event.priority, event.delay_ms, 0)
+        if isinstance(event, EncodedRun):
+            found.add_run(event)
+        else:
+            found.add(event)
         if found.is_full:
             self._seal(found)
             await self._session.parts.room(self._assembly, self._timeout)
 
-    def _seal(self, gathering: Gathering) -> None:
-        """What was gathered for a destination becomes a part."""
-        del self._gatherings[gathering.destination]
-        made = gathering.to_batch(self._session.source, self._session.ids, time.time_ns() // 1_000_000)
-        self._assembly.add(made, gathering.destination, gathering.kind)
+    def _seal(self, builder: BatchBuilder) -> None:
+        """Make a part of the batch of a destination."""
+        del self._builders[builder.destination]
+        made = builder.to_batch(self._session.source, self._session.ids)
+        builder.let_bodies_go()
+        self._assembly.events.extend(builder, 0, builder.count)
+        self._assembly.add(made, builder.destination, builder.kind)
 
     async def put_stream(
         self, destination: str, kind: Kind, source: Source, progress: Progress | None, fields: EventFields
     ) -> None:
         self._check_open()
-        if destination in self._gatherings:  # what was sent before comes before
-            self._seal(self._gatherings[destination])
-        small = await add_stream(self._session, self._assembly, destination, kind, source, progress, fields, self._timeout)
+        if destination in self._builders:  # events that were sent before come before
+            self._seal(self._builders[destination])
+        small = await add_stream(self._session.parts, self._assembly, destination, kind, source, progress, fields, self._timeout)
         if small is not None:
             await self.put(destination, kind, small)
 
     async def confirm(self, event: Received) -> None:
-        """Confirm an event with the transaction. From now on nothing else can be decided on it, unless this is rolled back."""
+        """Confirm an event with the transaction. No other verdict on it is possible, unless the transaction is rolled back."""
         self._check_open()
         if not isinstance(event, Received) or isinstance(event, BrowsedEvent):
             raise Refused(f"a transaction confirms events that were received, not {type(event).__name__}; receive it first")
-        incoming: Incoming = event.handed.incoming
+        incoming: Receiver = event.slice.origin
         if incoming.session is not self._session:
             raise Refused("this event was received in another session than the transaction's; begin the transaction there")
         if not event.decide_in_transaction():
             return
-        incoming.lock(event.position, event.handed.generation)
-        found = self._confirmed.setdefault(incoming.receiver, _Confirmed(incoming))
-        if found.generation != incoming.generation:
+        incoming.verdicts.lock(event.position, event.slice.generation)
+        found = self._confirmed.setdefault(incoming.number, _Confirmed(incoming))
+        if found.generation != incoming.verdicts.generation:
             raise TransactionAborted("what this transaction confirmed before was given back meanwhile; roll it back")
         found.positions.append((event.position, event.position))
 
@@ -156,13 +178,13 @@ class Transaction:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     async def commit(self) -> None:
-        """All of it happens now, or TransactionAborted says why nothing of it did. LinkLost: it may have happened."""
+        """Make all of it happen. TransactionAborted says why nothing of it happened; LinkLost: it may have happened."""
         self._check_open()
         self._end = "is being committed"
         try:
             settled = self._settled()
-            for gathering in list(self._gatherings.values()):
-                self._seal(gathering)
+            for builder in list(self._builders.values()):
+                self._seal(builder)
             if self._assembly.parts or settled:
                 await self._assembly.commit(settled, self._timeout)
         except (OutcomeUnknown, asyncio.CancelledError):
@@ -178,43 +200,45 @@ class Transaction:
 
     def _unlock(self) -> None:
         for confirmed in self._confirmed.values():
-            confirmed.incoming.unlock(confirmed.ranges, confirmed.generation)
+            confirmed.incoming.verdicts.unlock(confirmed.ranges, confirmed.generation)
 
     def _heard_late(self, problem: BaseException | None) -> None:
-        """The answer came after the program was told that nobody knows: what it confirmed is finished, or comes again."""
+        """The answer came after the program was told LinkLost: confirmed events are finished, or come again."""
         if problem is None:
             self._unlock()
         elif isinstance(problem, TransactionAborted):
             self._session.connection.spawn(self._give_back())
 
     async def _give_back(self) -> None:
-        with contextlib.suppress(HoldfastError):  # what is not given back now goes back when its receiver is closed
+        with contextlib.suppress(HoldfastError):  # events that are not given back now go back when their receiver is closed
             await self._recover()
 
     def _settled(self) -> list[SettledPart]:
         settled = []
         for receiver, confirmed in self._confirmed.items():
             incoming, ranges = confirmed.incoming, confirmed.ranges
-            if confirmed.generation != incoming.generation:
+            if confirmed.generation != incoming.verdicts.generation:
                 raise TransactionAborted(
                     f"nothing of this transaction happened: what it confirms of {incoming.destination!r} was given back before; "
                     "begin a new one"
                 )
-            settled.append(SettledPart(receiver, ranges.to_bytes(), incoming.delivered_up_to))
+            settled.append(
+                SettledPart(receiver, ranges.to_bytes(), incoming.outbox.verdicts.highest, incoming.buffer.handed_last())
+            )
         if sum(len(confirmed.ranges) for confirmed in self._confirmed.values()) > RANGES_MAX:
             raise TooLarge(f"a transaction confirms at most {RANGES_MAX} ranges of events at once; commit more often")
         return settled
 
     async def rollback(self) -> None:
-        """Nothing of it happens; what its receivers were handed is given back, and comes again."""
+        """Make nothing of it happen. Events that its receivers were handed are given back, and come again."""
         self._check_open()
         self._end = "was rolled back"
-        self._gatherings.clear()
+        self._builders.clear()
         await self._assembly.abandon(self._timeout)
         await self._recover()
 
     async def _recover(self) -> None:
-        used = [each.incoming for each in self._confirmed.values() if each.generation == each.incoming.generation]
+        used = [each.incoming for each in self._confirmed.values() if each.generation == each.incoming.verdicts.generation]
         if used:
             await recovery.recover(self._session, self._timeout, used)
 

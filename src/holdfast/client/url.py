@@ -1,12 +1,13 @@
-"""Where a client finds its events, as a URL.
+"""The URL of a client: where its events are.
 
-file:DIR                          a journal in a folder, opened by this process (relative, or absolute with a leading /)
+file:DIR                          a journal in a folder, opened by this process: relative, absolute, or ~/DIR in your home
 file:DIR?journal_size=1G          the same with settings: journal_size, reserve, segment_size, as of `holdfast serve`
 memory:                           nothing on disk, gone at close; each its own, for tests
-memory:NAME                       the same, shared by all of this process that say the same name
-holdfast://host[:7400][,host…]    a server, or one of several: whichever answers
-holdfasts://host…                 the same over TLS; options: ca (whom to believe), certificate and key (of this client)
-holdfast[s]://user[:password]@…   as a user; what is special in a URL is written %40 (@), %2F (/), %3F (?), %3A (:)
+memory:NAME                       the same, shared by all clients of this process with the same name, blocking or not
+file:DIR?create_on_use=no         refuse destinations that were not created (`serve --no-create-on-use`); also for memory:
+holdfast://host[:7400][,host…]    a server, or the first of several that answers
+holdfasts://host…                 the same over TLS; options: ca (the authority to trust), certificate and key (of this client)
+holdfast[s]://user[:password]@…   as a user; special characters are written %40 (@), %2F (/), %3F (?), %3A (:)
 
 A URL is shown and logged with `***` for its password.
 """
@@ -21,7 +22,9 @@ from holdfast.errors import BadUrl
 
 PORT_DEFAULT = 7400
 PASSWORD_VARIABLE = "HOLDFAST_PASSWORD"
-FILE_OPTIONS = ("journal_size", "reserve", "segment_size")
+FILE_OPTIONS = ("journal_size", "reserve", "segment_size", "create_on_use")
+MEMORY_OPTIONS = ("create_on_use",)
+YES_OR_NO = ("create_on_use", "insecure")
 POSSIBLE = "file:DIR, memory:, memory:NAME, holdfast://[USER@]HOST[:PORT][,HOST…] and the same with holdfasts:// for TLS"
 SERVER_OPTIONS = {"holdfast": ("insecure",), "holdfasts": ("ca", "certificate", "key")}
 
@@ -35,14 +38,28 @@ class FileUrl:
 @dataclass(frozen=True)
 class MemoryUrl:
     name: str
+    options: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """Who a client says it is, and how it proves that; without a password, by its certificate or not at all."""
+    """The user of a client, and the proof: a password, a certificate, or none."""
 
     user: str = ""
     password: str = field(default="", repr=False)
+    has_certificate: bool = False
+
+    @property
+    def missing(self) -> str:
+        """What is missing for a login, and how to give it; "" when nothing is."""
+        if self.password or self.has_certificate:
+            return ""
+        if not self.user:
+            return "this client named no user; write holdfasts://USER@HOST, and the password in HOLDFAST_PASSWORD"
+        return (
+            f"this client gave no password for {self.user!r}; put it in HOLDFAST_PASSWORD, say connect(…, password=…), or name a "
+            "certificate with ?certificate=FILE&key=FILE"
+        )
 
 
 @dataclass(frozen=True)
@@ -60,7 +77,7 @@ Url = FileUrl | MemoryUrl | ServerUrl
 
 
 def parse(url: str) -> Url:
-    """BadUrl, saying what is possible, for anything else."""
+    """Read a URL. BadUrl says what is possible."""
     if not isinstance(url, str):
         raise BadUrl(f"a URL is text, not {type(url).__name__}; possible are {POSSIBLE}")
     scheme, colon, rest = url.partition(":")
@@ -68,15 +85,15 @@ def parse(url: str) -> Url:
     shown = without_password(url)
     if not colon or scheme not in ("file", "memory", *SERVER_OPTIONS):
         raise BadUrl(f"{shown!r} is not a place for events; possible are {POSSIBLE}", url=shown)
-    known = FILE_OPTIONS if scheme == "file" else SERVER_OPTIONS.get(scheme, ())
+    known = {"file": FILE_OPTIONS, "memory": MEMORY_OPTIONS, **SERVER_OPTIONS}[scheme]
     given = dict(_option(each, scheme, known, shown) for each in options.split("&")) if has_options else {}
     if scheme == "file":
         return _file(place, given, shown)
-    return _memory(place, shown) if scheme == "memory" else _server(place, given, shown, is_tls=scheme == "holdfasts")
+    return _memory(place, given, shown) if scheme == "memory" else _server(place, given, shown, is_tls=scheme == "holdfasts")
 
 
 def parse_with_password(url: str, password: str | None = None) -> Url:
-    """The URL with the password it lacks: the one given, or else that of the environment."""
+    """Read a URL, and add the password it lacks: the given one, or else that of the environment."""
     parsed = parse(url)
     user = parsed.credentials.user if isinstance(parsed, ServerUrl) else ""
     if password is not None and not user:
@@ -89,11 +106,11 @@ def parse_with_password(url: str, password: str | None = None) -> Url:
 
 
 def credentials_of(url: Url) -> Credentials:
-    return url.credentials if isinstance(url, ServerUrl) else Credentials()
+    return replace(url.credentials, has_certificate=bool(url.certificate)) if isinstance(url, ServerUrl) else Credentials()
 
 
 def without_password(url: str) -> str:
-    """The URL as it may be shown. A password that was not written as it should be may have anything in it, but for the last @."""
+    """The URL as it may be shown. A password that is not written with % signs may have anything in it up to the last @."""
     scheme, _, rest = url.partition(":")
     slashes = rest[: len(rest) - len(rest.lstrip("/"))]
     secret, at, host = rest[len(slashes) :].rpartition("@")
@@ -105,10 +122,8 @@ def _option(text: str, scheme: str, known: tuple[str, ...], url: str) -> tuple[s
     name, equals, value = text.partition("=")
     if "@" in name:
         raise BadUrl(f"{url!r} has a ? before an @; write %3F for ? in a password", url=url)
-    if not known:
-        raise BadUrl(
-            f"{url!r}: there is no option {name!r}, nor any other for {scheme}: URLs; leave out what follows '?'", url=url
-        )
+    if name in YES_OR_NO and name in known and value not in ("yes", "no"):
+        raise BadUrl(f"{url!r}: {name} is yes or no; write ?{name}=yes, ?{name}=no, or leave it out", url=url)
     if name not in known or not equals:
         raise BadUrl(f"{url!r}: there is no option {name!r} for {scheme}: URLs; there are {', '.join(known)}", url=url)
     return name, unquote(value)
@@ -123,13 +138,13 @@ def _file(place: str, options: dict[str, str], url: str) -> Url:
         path = "/" + rest
     if not path or "\0" in path:
         raise BadUrl(f"{url!r} names no folder; write file:DIR, such as file:./events", url=url)
-    return FileUrl(path, tuple(options.items()))
+    return FileUrl(os.path.expanduser(path), tuple(options.items()))
 
 
-def _memory(place: str, url: str) -> Url:
+def _memory(place: str, options: dict[str, str], url: str) -> Url:
     if place.startswith("/"):
         raise BadUrl(f"{url!r}: a memory name has no slash in front; write memory: or memory:NAME", url=url)
-    return MemoryUrl(unquote(place))
+    return MemoryUrl(unquote(place), tuple(options.items()))
 
 
 def _server(place: str, options: dict[str, str], url: str, *, is_tls: bool) -> Url:
@@ -149,16 +164,14 @@ def _server(place: str, options: dict[str, str], url: str, *, is_tls: bool) -> U
         raise BadUrl(f"{url!r} has a password and no user; write {scheme}://USER:PASSWORD@HOST", url=url)
     if "key" in options and "certificate" not in options:
         raise BadUrl(f"{url!r} has a key and no certificate; write both, or neither", url=url)
-    if options.get("insecure", "yes") not in ("yes", "no"):
-        raise BadUrl(f"{url!r}: insecure is yes or no; write ?insecure=yes, or leave it out", url=url)
     return ServerUrl(
         tuple(_host(each.strip(), url) for each in hosts.split(",")),
         Credentials(unquote(user), unquote(password)),
         is_tls,
-        options.get("ca", ""),
-        options.get("certificate", ""),
-        options.get("key", ""),
-        options.get("insecure") == "yes",
+        ca=os.path.expanduser(options.get("ca", "")),
+        certificate=os.path.expanduser(options.get("certificate", "")),
+        key=os.path.expanduser(options.get("key", "")),
+        is_insecure=options.get("insecure") == "yes",
     )
 
 

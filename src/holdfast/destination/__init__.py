@@ -1,0 +1,1 @@
+"""Destinations: pure machines that turn commands into state and effects."""

@@ -2,14 +2,14 @@
 
     kind u8 │ head length u16 │ head, msgpack array │ payload
 
-The head is small and typed; the payload (a batch) is opaque. A command says what a client asked for or what the primary found;
-it never depends on who applies it or when.
+The head is small and typed; the payload (a batch) is opaque. A command says what a client asked for or what the primary found.
+It never depends on who applies it or when.
 
     who issues it    commands                                                        fenced by epoch
-    client manager   batch, confirm, release, reject, create, delete, configure,     no: never ignored
-                     subscribe, unsubscribe, attach, open producer, forget producer,
-                     part, commit, abandon, publish
-    primary          claim, detach, dead, carried                                    yes: an older epoch's are ignored
+    client manager   batch, confirm, release, reject, create, ensure, delete,        no: never ignored
+                     configure, subscribe, ensure subscription, unsubscribe, attach,
+                     open producer, forget producer, part, commit, abandon, publish
+    primary          claim, detach, dead, carried, in hand                           yes: an older epoch's are ignored
                      (`detach` of a session that said goodbye comes from its client manager, with epoch 0: never ignored)
 
 Commands whose answer depends on state carry `origin` and `token`: who waits for the answer, and for which question.
@@ -18,15 +18,62 @@ Commands whose answer depends on state carry `origin` and `token`: who waits for
 from __future__ import annotations
 
 import struct
-from typing import ClassVar, Literal, TypeVar
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.destination.settings import NUMBER_MAX, Settings
+from holdfast.destination.administration_command import (
+    Command,
+    Configure,
+    Create,
+    Delete,
+    Ensure,
+    EnsureSubscription,
+    Subscribe,
+    Unsubscribe,
+)
 from holdfast.errors import BadSetting, ProtocolError, TooLarge, UnknownVersion
+from holdfast.event.event import NOT_READABLE
 
-__all__ = ["NUMBER_MAX", "Settings"]  # spoken of together with commands
+__all__ = [
+    "HEAD_BYTES_MAX",
+    "KINDS",
+    "OFTEN_MS",
+    "RANGES_MAX",
+    "RELEASE_REASON_LENGTH_MAX",
+    "Abandon",
+    "Attach",
+    "BatchCommand",
+    "Buffer",
+    "Carried",
+    "Claim",
+    "Command",
+    "Commit",
+    "Configure",
+    "Confirm",
+    "Create",
+    "Dead",
+    "Delete",
+    "Detach",
+    "Ensure",
+    "EnsureSubscription",
+    "ForgetProducer",
+    "InHand",
+    "OpenProducer",
+    "Part",
+    "Publish",
+    "Reject",
+    "Release",
+    "Settled",
+    "Subscribe",
+    "Unsubscribe",
+    "Which",
+    "accepted",
+    "decode",
+    "encode",
+    "kind_of",
+]
 
 Buffer = bytes | memoryview
 _LEAD = struct.Struct("<BH")
@@ -34,47 +81,45 @@ _LEAD_BYTES = _LEAD.size
 HEAD_BYTES_MAX = (1 << 16) - 1
 # Ranges of positions that one command names: half of what its head has room for.
 RANGES_MAX = 2_048
-
-
-class Command(msgspec.Struct, array_like=True, frozen=True):
-    """What all commands have in common: a kind, and a head that is a msgpack array (new fields go last, with a default)."""
-
-    KIND: ClassVar[int] = 0
+# A released event that came back often waits so long at least: ten a second of them cost nothing, and nobody waits long.
+OFTEN_MS = 1_000
+# Characters of a reason that is kept with a released event.
+RELEASE_REASON_LENGTH_MAX = 500
+# A receiver of the session, the number of this verdict, from 1 on, and how many events it is about; 0: not said (`verdict`).
+Which = tuple[int, int, int]
 
 
 class BatchCommand(Command, frozen=True):
-    """A producer's batch. `sequence` counts this producer's batches in this channel from 1 (rule 6). The payload is the batch.
-
-    `accepted_us` is written by the client manager that appends it, whatever the client wrote there.
-    """
+    """A producer's batch, the payload. `sequence` counts this producer's batches in this channel from 1 (rule 6). The client
+    manager writes `accepted_us`, and `origin` where the destination deduplicates: it waits for the answer of `placing.batch`."""
 
     KIND = 1
     destination: str
     producer: str
     sequence: int
     accepted_us: int = 0  # microseconds since 1970; 0: not known
+    origin: str = ""
+    token: int = 0
 
 
 class Confirm(Command, frozen=True):
-    """A recipient has finished with these positions. `ranges`: position.Ranges as bytes.
-
-    `delivered_up_to` is the newest position of this backlog that was handed to any recipient, as far as the sender knows (rule
-    5).
-    """
+    """A recipient has finished with these positions. `ranges`: position.Ranges as bytes."""
 
     KIND = 2
     destination: str
     subscription: str  # "" for a queue
     session: str
     ranges: bytes
-    delivered_up_to: int = 0
+    delivered_up_to: int = 0  # the newest position that was handed over; former releases counted deliveries by it
     origin: str = ""
     token: int = 0
-    up_to: int = 0  # a place of a subscription: with this, everything before it is finished (see `extent`)
+    up_to: int = 0  # a place of a subscription: with this, everything before it is finished (see `places`)
+    which: Which = (0, 0, 0)
 
 
 class Release(Command, frozen=True):
-    """A recipient gives these back, to be delivered again not before a time (0: at once). `is_counted`: it had been looked at."""
+    """A recipient gives these back, to be delivered again not before a time (0: at once). `is_counted`: a program saw them.
+    `reason`: why; the last one is kept, and told with the event if it is redelivered too often."""
 
     KIND = 3
     destination: str
@@ -86,10 +131,14 @@ class Release(Command, frozen=True):
     origin: str = ""
     token: int = 0
     at_ms: int = 0  # when it was said: a destination's back-off counts from here
+    which: Which = (0, 0, 0)
+    wait: Literal["", "back-off", "exact"] = ""  # a program said so, without a delay, or with one, which counts alone
+    often_ms: int = 0  # events that came back often wait so long at least (see `queue`); 0: written before this field
+    reason: str = ""
 
 
 class Reject(Command, frozen=True):
-    """A recipient refuses these for good: they go to the dead queue with the reason."""
+    """A recipient refuses these for good: they go to the dead queue with the reason. `code` "" means "rejected"."""
 
     KIND = 4
     destination: str
@@ -100,65 +149,14 @@ class Reject(Command, frozen=True):
     origin: str = ""
     token: int = 0
     at_ms: int = 0
-
-
-class Create(Command, frozen=True):
-    """Create a destination. `is_implicit`: on first use; then an existing one of the same kind is fine."""
-
-    KIND = 5
-    name: str
-    kind: Literal["queue", "topic"]
-    settings: Settings = Settings()
-    is_implicit: bool = False
-    origin: str = ""
-    token: int = 0
-    session: str = ""  # of a temporary destination: it goes with this session, whose client alone may receive from it
-
-
-class Delete(Command, frozen=True):
-    KIND = 6
-    name: str
-    origin: str = ""
-    token: int = 0
-    at_ms: int = 0
-
-
-class Subscribe(Command, frozen=True):
-    """Create a subscription, if it is not there, of a topic or (`match` glob or regex) of all topics whose names match, now and
-    later (rule 12).
-
-    A non-durable one belongs to a session and goes with it; a shared non-durable one has no session and goes with its last
-    receiver. A durable one that is there with another selector or `no_local` is made anew, unless it has receivers.
-    `client`: with `no_local`, whose events it does not want.
-    """
-
-    KIND = 7
-    topic: str  # a name, or a pattern
-    name: str
-    is_durable: bool
-    session: str = ""
-    origin: str = ""
-    token: int = 0
-    match: Literal["name", "glob", "regex"] = "name"
-    selector: str = ""
-    is_shared: bool = False
-    no_local: bool = False
-    client: str = ""
-
-
-class Unsubscribe(Command, frozen=True):
-    KIND = 8
-    topic: str
-    name: str
-    origin: str = ""
-    token: int = 0
+    code: str = ""
+    which: Which = (0, 0, 0)
 
 
 class Attach(Command, frozen=True):
     """A session opens a receiver on a queue (subscription "") or on a subscription. Attaching again changes nothing.
 
-    The first Attach of a session also introduces the session. `receiver` is unique within the session.
-    """
+    The first Attach of a session also introduces the session. `receiver` is unique within the session."""
 
     KIND = 9
     session: str
@@ -168,12 +166,11 @@ class Attach(Command, frozen=True):
     origin: str = ""
     token: int = 0
     selector: str = ""  # of a receiver of a queue: it gets only what matches
+    is_owner: bool = False  # it reads by place, and its subscription is not deleted meanwhile
 
 
 class Detach(Command, frozen=True):
-    """A receiver (or with 0, the whole session with its receivers, non-durable subscriptions) is gone; what it held is
-    delivered to others.
-    """
+    """A receiver is gone, or with 0 the whole session and what belongs to it. Its events are delivered to others."""
 
     KIND = 10
     session: str
@@ -187,8 +184,7 @@ class Detach(Command, frozen=True):
 class OpenProducer(Command, frozen=True):
     """A producer opens, or asks for its last sequence before it resends. A durable one outlives its session (a Recorder's).
 
-    Batches below `first_sequence` will not come: a Recorder that was forwarded to another place before has them there.
-    """
+    Batches below `first_sequence` will not come: a Recorder that was forwarded to another place before has them there."""
 
     KIND = 11
     producer: str
@@ -197,11 +193,12 @@ class OpenProducer(Command, frozen=True):
     origin: str = ""
     token: int = 0
     first_sequence: int = 1
-    client: str = ""  # whose producer it is, for subscriptions that want nothing of their own client
+    client: str = ""  # of the producer, for subscriptions with `no_local`
+    user: str = ""  # the only one who may open it again; "" where there are no users
 
 
 class ForgetProducer(Command, frozen=True):
-    """The producer will send no more: holes are skipped and what is held is placed (rule 6)."""
+    """The producer will send no more: holes are skipped, and batches held back are placed (rule 6)."""
 
     KIND = 12
     producer: str
@@ -222,19 +219,18 @@ class Claim(Command, frozen=True):
 class Carried(Command, frozen=True):
     """Stragglers copied forward so that their old segment can be freed (rule 9). The payload is the batches, one after the other.
 
-    `entries` are their original entry numbers, `lengths` the length of each batch in the payload.
-    """
+    `entries` are their original entry numbers, `lengths` the length of each batch in the payload."""
 
     KIND = 14
     epoch: int
     entries: list[int]
     lengths: list[int]
-    destinations: list[str] = []  # where each was sent
-    accepted: list[int] = []  # when each was accepted, as in its own command
+    destinations: list[str] = msgspec.field(default_factory=list)  # where each was sent
+    accepted: list[int] = msgspec.field(default_factory=list)  # when each was accepted, as in its own command
 
 
 class Dead(Command, frozen=True):
-    """The primary gives up on these positions of a backlog: to the dead queue with the reason. `code` says it for programs."""
+    """The primary (epoch 0: an administrator) gives these positions up: to the dead queue with the reason and its `code`."""
 
     KIND = 15
     epoch: int
@@ -244,16 +240,16 @@ class Dead(Command, frozen=True):
     reason: str
     code: str = "redelivered"
     at_ms: int = 0
+    origin: str = ""
+    token: int = 0
 
 
 class Part(Command, frozen=True):
-    """A part of an assembly (rule 10): what is bigger than one command. Invisible until a `Commit` names the assembly.
+    """A part of an assembly (rule 10), which is bigger than one command. Invisible until a `Commit` names the assembly.
 
-    With a destination, the payload is a batch for it, as of a `BatchCommand`. Without, it is a fragment of a large event's body.
+    With a destination, the payload is a batch for it, as in a `BatchCommand`. Without, it is a fragment of a large event's body.
     The batch of a large event has that one event, with an empty body; `fragments` are the numbers (first, last) of the parts
-    that are its body, all equally long but the last, `fragment_bytes` each.
-    Parts are numbered from 1; one that comes twice counts once.
-    """
+    that are its body, `fragment_bytes` long each but the last. Numbers count from 1; a part that comes twice counts once."""
 
     KIND = 16
     session: str
@@ -264,10 +260,11 @@ class Part(Command, frozen=True):
     fragment_bytes: int = 0
     large_bytes: int = 0
     accepted_us: int = 0  # of a part with a batch, as in a `BatchCommand`
+    is_replay: bool = False  # dead events that are sent again on purpose: not deduplicated
 
 
 class Settled(msgspec.Struct, array_like=True, frozen=True):
-    """What a commit confirms of one backlog."""
+    """The positions of one backlog that a commit confirms."""
 
     destination: str
     subscription: str
@@ -279,23 +276,22 @@ class Commit(Command, frozen=True):
     """Place parts 1 .. `parts` of an assembly in the order of their numbers and confirm what is listed: all, or nothing (B11).
 
     Refused as a whole with TransactionAborted when a part is missing, a destination is gone, or something to be confirmed is
-    finished already. Said again by its session, it is answered as it was the first time.
-    """
+    finished already. Said again by its session, it is answered as it was the first time."""
 
     KIND = 17
     session: str
     assembly: str
     parts: int
-    settled: list[Settled] = []
+    settled: list[Settled] = msgspec.field(default_factory=list)
     client: str = ""
     origin: str = ""
     token: int = 0
+    at_ms: int = 0
 
 
 class Abandon(Command, frozen=True):
-    """An assembly will not be committed: its parts are let go. Abandoning what is not there is fine. Of stages the payload may
-    name more, a msgpack array of names.
-    """
+    """An assembly will not be committed: its parts are let go. It need not exist. The payload may name more, if they are
+    stages."""
 
     KIND = 18
     session: str
@@ -305,22 +301,11 @@ class Abandon(Command, frozen=True):
     token: int = 0
 
 
-class Configure(Command, frozen=True):
-    """Change those settings of a destination that are named in `changed`; the others stay as they are."""
-
-    KIND = 19
-    name: str
-    settings: Settings
-    origin: str = ""
-    token: int = 0
-    changed: list[str] = []
-
-
 class Publish(Command, frozen=True):
-    """Place all parts of all these stages, in this order, unless the scope has published this number or a higher one: once.
+    """Place all parts of all these stages, in this order, unless the scope has published this number or a higher one.
 
-    A stage is an assembly of no session: in the `session` of its parts, and here, stands "/" and its user. The payload is the
-    stages, a msgpack array of [name, parts].
+    A stage is an assembly without a session: `session`, in its parts and here, is "/" and its user. The payload is the stages, a
+    msgpack array of [name, parts].
     """
 
     KIND = 20
@@ -330,30 +315,38 @@ class Publish(Command, frozen=True):
     client: str = ""
     origin: str = ""
     token: int = 0
+    at_ms: int = 0
+
+
+class InHand(Command, frozen=True):
+    """The primary is about to hand these to a program. If both die then, these were delivered once more (rule 5)."""
+
+    KIND = 21
+    epoch: int
+    backlog: tuple[str, str]
+    holder: tuple[str, int]  # session, receiver
+    ranges: bytes
 
 
 KINDS: dict[int, type[Command]] = {
     kind.KIND: kind
     for kind in (
         BatchCommand, Confirm, Release, Reject, Create, Delete, Subscribe, Unsubscribe, Attach, Detach, OpenProducer,
-        ForgetProducer, Claim, Carried, Dead, Part, Commit, Abandon, Configure,
-        Publish,
+        ForgetProducer, Claim, Carried, Dead, Part, Commit, Abandon, Configure, Publish, InHand, Ensure, EnsureSubscription,
     )
 }  # fmt: skip
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoders = {number: msgspec.msgpack.Decoder(kind).decode for number, kind in KINDS.items()}
 
-CommandType = TypeVar("CommandType", bound=Command)
-
 
 def encode(command: Command, payload: Buffer = b"") -> bytes:
-    """TooLarge when a name, a reason or a list of ranges is longer than a head may be; BadSetting for what cannot be written."""
+    """The bytes of a command. TooLarge when its head is too long; BadSetting for a value that cannot be written."""
     try:
         head = _encode(command)
     except (OverflowError, UnicodeEncodeError) as problem:
         raise BadSetting(
-            f"a {type(command).__name__} command cannot be written down ({problem}); give a smaller number, or valid text"
+            f"a {type(command).__name__} command cannot be written ({problem}); give a smaller number, or valid text"
         ) from problem
     if len(head) > HEAD_BYTES_MAX:
         raise TooLarge(
@@ -364,10 +357,7 @@ def encode(command: Command, payload: Buffer = b"") -> bytes:
 
 
 def accepted(command: BatchCommand | Part, payload: Buffer, at_us: int) -> bytes:
-    """A client's command as it is appended: with the time at which that is done.
-
-    Its names are bounded by who checked it: its head has room for the time.
-    """
+    """The bytes of a client's command, with the time. Its names are bounded, so that its head is not too long."""
     head = _encode(replace(command, accepted_us=at_us))
     return b"".join((_LEAD.pack(command.KIND, len(head)), head, payload))
 
@@ -377,7 +367,7 @@ def kind_of(data: Buffer) -> int:
 
 
 def decode(data: Buffer) -> tuple[Command, memoryview]:
-    """The command and its payload, which stays where it lies. ProtocolError for anything that is not a command."""
+    """The command and its payload, which is not copied. ProtocolError for anything that is not a command."""
     view = memoryview(data)
     if len(view) < _LEAD_BYTES:
         raise ProtocolError(f"a command of {len(view)} bytes is shorter than its lead; the sender is broken")
@@ -390,5 +380,5 @@ def decode(data: Buffer) -> tuple[Command, memoryview]:
         raise ProtocolError(f"a command says its head has {length} bytes and ends before; the sender is broken", kind=kind)
     try:
         return decode_head(view[_LEAD_BYTES:end]), view[end:]
-    except (msgspec.DecodeError, msgspec.ValidationError) as problem:
+    except NOT_READABLE as problem:
         raise ProtocolError(f"the head of a {KINDS[kind].__name__} command cannot be read: {problem}", kind=kind) from problem

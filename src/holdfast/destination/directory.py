@@ -2,17 +2,16 @@
 
     command ─▶ apply ─▶ effects        the same commands give the same state on the primary and on every backup
 
-A command that is refused changes nothing, and its answer says why. What was accepted is never refused: a batch that cannot
-be placed goes to the dead queue. A command that cannot be read stops whoever applies it: skipping it would let replicas
-drift.
+A command that is refused changes nothing, and its answer says why. An accepted batch is never refused: if it cannot be placed,
+it goes to the dead queue. A command that cannot be read stops its reader: skipping it would let replicas drift.
 
-What each command does stands in a module of its own kind; here is only the table of them.
+The modules of `applying` say what each command does; here is only the table of them.
 
-    placing      batches and their producers            managing    destinations
+    placing      batches and their producers            managing    destinations and their settings
     verdict      confirm, release, reject, dead         attaching   sessions and their receivers
-    primacy      claim, carried                         configuring  what is set for a destination
-    subscribing  subscribe, unsubscribe                 committing   transactions and large events
-    publishing   stages, and what is published of them
+    epoch        claim, carried, in hand                committing  transactions and large events
+    subscribing  subscribe, unsubscribe                 publishing  stages, and what is published of them
+    ensuring     destinations and subscriptions that are made unless they are there
 """
 
 from __future__ import annotations
@@ -20,12 +19,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from holdfast.destination import attaching, committing, configuring, managing, placing, primacy, publishing, subscribing, verdict
 from holdfast.destination import command as commands
-from holdfast.destination import restore as _restore
-from holdfast.destination import snapshot as _snapshot
+from holdfast.destination.applying import (
+    attaching,
+    committing,
+    ensuring,
+    epoch,
+    managing,
+    placing,
+    publishing,
+    subscribing,
+    verdict,
+)
 from holdfast.destination.effect import Answer
-from holdfast.destination.state import Effects, State
+from holdfast.destination.snapshots import restore as _restore
+from holdfast.destination.snapshots import snapshot as _snapshot
+from holdfast.destination.state.state import Effects, State
 from holdfast.errors import ProtocolError, Refused
 
 # (state, entry, command, payload, effects) -> the answer. All checks come before any change.
@@ -41,13 +50,16 @@ APPLY: dict[type[commands.Command], Apply] = {
     commands.Dead: verdict.dead,
     commands.Create: managing.create,
     commands.Delete: managing.delete,
-    commands.Configure: configuring.configure,
+    commands.Configure: managing.configure,
+    commands.Ensure: ensuring.ensure,
     commands.Subscribe: subscribing.subscribe,
+    commands.EnsureSubscription: ensuring.ensure_subscription,
     commands.Unsubscribe: subscribing.unsubscribe,
     commands.Attach: attaching.attach,
     commands.Detach: attaching.detach,
-    commands.Claim: primacy.claim,
-    commands.Carried: primacy.carried,
+    commands.Claim: epoch.claim,
+    commands.Carried: epoch.carried,
+    commands.InHand: epoch.in_hand,
     commands.Part: committing.part,
     commands.Commit: committing.commit,
     commands.Abandon: committing.abandon,
@@ -59,7 +71,7 @@ class Directory(State):
     def apply(self, entry: int, data: commands.Buffer) -> Effects:
         """Apply the command at this entry.
 
-        Raises only for what cannot be read: then nothing was changed, and nothing may follow.
+        Raises only for a command that cannot be read: then nothing was changed, and nothing may follow.
         """
         assert entry > self.applied, f"entry {entry} was applied before; the newest is {self.applied}"
         command, payload = commands.decode(data)
@@ -72,12 +84,14 @@ class Directory(State):
                 raise
             value, error = None, refusal
         self.applied = entry
+        if self.answers:
+            self.answers = {asked: said for asked, said in self.answers.items() if asked > entry}
         if origin:
             effects.append(Answer(origin, token, value, error))
         return effects
 
     def snapshot(self) -> Iterator[bytes]:
-        """This state in chunks. It is that of the moment of the call, whatever is applied while the chunks are taken."""
+        """The state at the moment of the call, in chunks. Commands applied while they are taken do not show."""
         return _snapshot.chunks(self)
 
     @classmethod

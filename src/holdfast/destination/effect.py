@@ -1,6 +1,6 @@
-"""Effects: what applying a command asks the outside to do. Only a primary acts on them; a backup throws them away.
+"""Effects: what the outside must do after a command was applied. Only a primary acts on them; a backup throws them away.
 
-A backlog is named by (destination, subscription); the subscription is "" for a queue. `Backlog` keys below are such pairs.
+A backlog is named by its key: (destination, subscription), with "" as the subscription of a queue.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from typing import Any, NamedTuple
 from holdfast.errors import HoldfastError
 from holdfast.event.position import Ranges
 
-BacklogKey = tuple[str, str]
+BacklogKey = tuple[str, str]  # the destination, or a pattern, and the subscription; "" for a queue
+Holder = tuple[str, int]  # a session, and the number of a receiver in it
 
 
 class Placed(NamedTuple):
     """A batch is waiting in a backlog: positions first .. first + events - 1.
 
-    A command that places many batches at once (a deletion, in the dead queue) says so for the first of them only: whoever
-    delivers walks the backlog.
+    A command that places many batches at once (a deletion, in the dead queue) has this effect for the first of them only:
+    delivery walks the backlog.
     """
 
     backlog: BacklogKey
@@ -32,17 +33,32 @@ class Finished(NamedTuple):
     ranges: Ranges
 
 
+class Died(NamedTuple):
+    """So many events of a backlog were given up, and wait in the dead queue. The backlog may not exist: they were sent to it."""
+
+    backlog: BacklogKey
+    events: int
+    code: str
+
+
 class Returned(NamedTuple):
     """These positions of a backlog wait again, not before a time (0: at once).
 
-    `session` is whose release it was; "" when nobody can hold them. A release may be said twice, and then what another session
-    holds by now stays with it.
+    `session` released them; "" when nobody can hold them. A release may be said twice: events that another session holds by
+    then stay with it.
     """
 
     backlog: BacklogKey
     ranges: Ranges
     not_before_ms: int
     session: str = ""
+
+
+class ReturnedOften(NamedTuple):
+    """So many events of a backlog have now been released more than 20 times: perhaps nobody can ever finish them."""
+
+    backlog: BacklogKey
+    events: int
 
 
 class Attached(NamedTuple):
@@ -53,7 +69,7 @@ class Attached(NamedTuple):
 
 
 class DetachedReceiver(NamedTuple):
-    """A receiver is gone, by its own wish, by its session's end, or because its backlog is (then `reason` says why)."""
+    """A receiver is gone: it was closed, its session ended, or its backlog is gone (then `reason` says why)."""
 
     session: str
     receiver: int
@@ -75,6 +91,14 @@ class Configured(NamedTuple):
     name: str
 
 
+class WindowShortened(NamedTuple):
+    """A destination deduplicates for less time than it is set to: too many events come to remember all of them."""
+
+    destination: str
+    to_ms: int
+    window_ms: int
+
+
 class Claimed(NamedTuple):
     """`node` is primary from here on."""
 
@@ -83,7 +107,7 @@ class Claimed(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The answer to whoever waits: a value that msgpack can hold, or the refusal."""
+    """The answer to a command: a value that msgpack can hold, or the refusal."""
 
     origin: str
     token: int
@@ -92,5 +116,17 @@ class Answer(NamedTuple):
 
 
 Effect = (
-    Placed | Finished | Returned | Attached | DetachedReceiver | BacklogCreated | BacklogDeleted | Configured | Claimed | Answer
+    Placed
+    | Finished
+    | Died
+    | Returned
+    | ReturnedOften
+    | Attached
+    | DetachedReceiver
+    | BacklogCreated
+    | BacklogDeleted
+    | Configured
+    | WindowShortened
+    | Claimed
+    | Answer
 )

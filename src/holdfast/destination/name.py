@@ -1,4 +1,4 @@
-"""Names of destinations and subscriptions: what they may look like, said in a sentence when they do not.
+"""Names of destinations and subscriptions: which are allowed, and sentences that say why one is not.
 
     1 to 255 characters out of letters, digits and . _ - /        orders, plant/7/alarms, billing.eu-west_1
 
@@ -8,9 +8,9 @@ A leading underscore is reserved. Three such destinations exist everywhere, and 
     _LOG      topic   what the server logs          subscribed to, never sent to
     _ADMIN    queue   what the server is asked to do    sent to, never received from
 
-`_temporary.…` are the temporary queues and topics, which the server names; whoever was told such a name may send to it.
+`_temporary.…` are the temporary queues and topics, which the server names. Anyone who knows such a name may send to it.
 
-What has a colon is no name but a pattern as it stands in the key of a backlog: `glob:alerts.*`, `regex:alerts.+`.
+A text with a colon is no name but a pattern, as in the key of a backlog: `glob:alerts.*`, `regex:alerts.+`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FOREIGN = re.compile(r"[^A-Za-z0-9._/-]")
 
 def check_destination(name: str) -> None:
     """BadName unless a client may create, delete or send to a destination of this name."""
-    _check_letters("destination", name)
+    check_letters("destination", name)
     if name.startswith("_"):
         raise BadName(
             f"destination {name!r}: names with a leading underscore are reserved for Holdfast itself; leave the underscore out",
@@ -60,13 +60,13 @@ def check_receivable(name: str) -> None:
 
 def check_temporary(name: str) -> None:
     """BadName unless this is a name that a server gives to a temporary destination."""
-    _check_letters("destination", name)
+    check_letters("destination", name)
     if not is_temporary(name):
         raise BadName(f"temporary destination {name!r}: such a name begins with '{TEMPORARY}'; the server gives it", name=name)
 
 
 def temporary(kind: str, identifier: str) -> str:
-    """The name of a temporary destination. It says which kind it is: whoever replies to it knows nothing but the name."""
+    """The name of a temporary destination. It says the kind: a program that replies to it knows only the name."""
     return f"{TEMPORARY}{identifier}{_OF_TOPIC if kind == 'topic' else ''}"
 
 
@@ -79,16 +79,16 @@ def is_temporary_topic(name: str) -> bool:
 
 
 def is_pattern(name: str) -> bool:
-    """Not the name of a destination but a pattern, as it stands in the key of a backlog."""
+    """Whether this is a pattern, as in the key of a backlog, and not the name of a destination."""
     return ":" in name
 
 
 def check_subscription(name: str, is_own: bool = False) -> None:
     """BadName unless a subscription may have this name.
 
-    Those of a session are named by its client manager, which may use an underscore.
+    A client manager names the subscriptions of a session, and may use an underscore (`is_own`).
     """
-    _check_letters("subscription", name)
+    check_letters("subscription", name)
     if not is_own and name.startswith("_"):
         raise BadName(
             f"subscription {name!r}: names with a leading underscore are reserved for Holdfast itself; leave the underscore out",
@@ -96,7 +96,8 @@ def check_subscription(name: str, is_own: bool = False) -> None:
         )
 
 
-def _check_letters(what: str, name: str) -> None:
+def check_letters(what: str, name: str) -> None:
+    """BadName unless a destination or subscription can have this name, Holdfast's own and temporary ones included."""
     if not isinstance(name, str):
         raise BadName(f"the name of a {what} is text, not {type(name).__name__}; write it in quotes")
     if not name:

@@ -1,0 +1,1 @@
+"""Events: the words that everything else uses."""

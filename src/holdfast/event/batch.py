@@ -7,15 +7,15 @@
     │ first id, 16 bytes big-endian                         │
     │ heads length u32 │ bodies length u32                  │
     ├───────────────────────────────────────────────────────┤
-    │ source, UTF-8                                         │   of every event whose head names no other
+    │ source, UTF-8                                         │   of all events whose heads name no other
     │ head lengths, u32 each │ body lengths, u32 each       │
     │ heads │ bodies                                        │
     └───────────────────────────────────────────────────────┘   all numbers little-endian but the id
 
-A batch is homogeneous in priority and delay, and its head says whether any event has a group or an expiry: plain traffic
-never pays for them. Nothing between producer and recipient looks past the fixed head unless a selector or a group asks.
+All events of a batch have the same priority and delay, and its head says whether any event has a group or an expiry: plain
+events never pay for them. Nothing between producer and recipient reads past the fixed head unless a selector or a group asks.
 
-The id of event i is the first id + i, unless its head names one; an id costs no bytes and no time.
+The id of event i is the first id + i, unless its head names one: an id costs no bytes and no time.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ from itertools import accumulate, pairwise
 from typing import TypeVar
 
 import crc32c
+import msgspec
 
-from holdfast.errors import BatchDamaged, UnknownVersion
+from holdfast.errors import BadEvent, BatchDamaged, UnknownVersion
+from holdfast.event.event import PRIORITY_MAX
 
 Made = TypeVar("Made")
 
@@ -38,6 +40,16 @@ COUNT_MAX = 65_535  # a position keeps 16 bits for the index in its batch
 
 HAS_GROUPS = 1
 HAS_EXPIRY = 2
+
+# The latest time that a clock can show; later ones do not fit where they are kept.
+TIME_MS_MAX = (1 << 52) - 1
+_IDS_END = 1 << 128
+# How deep a head may be nested (ours are two deep): far below a thousand calls, where reading fails.
+NESTING_MAX = 600
+# All bytes but those that may begin an array or a map in MessagePack.
+_BEGIN_NOTHING = bytes(each for each in range(256) if not (0x80 <= each <= 0x9F or 0xDC <= each <= 0xDF))
+# From this first id on, the ids of a batch may run past the last one.
+_LATE_ID = (_IDS_END - COUNT_MAX).to_bytes(16, "big")
 
 # version flags count checksum | priority 0 source_length (pad u32) | not_before earliest latest | first_id | heads bodies
 _FIXED = struct.Struct("<BBHIBBHIQQQ16sII")
@@ -61,7 +73,7 @@ def encode(
     latest_expiry_ms: int = 0,
     has_groups: bool = False,
 ) -> bytes:
-    """The bytes of a batch. Heads are what `event.encode_head` made."""
+    """The bytes of a batch. Heads were made by `event.encode_head`."""
     count = len(heads)
     if not 1 <= count <= COUNT_MAX or len(bodies) != count:
         raise ValueError(f"a batch has 1..{COUNT_MAX} events, each with head and body; got {count} and {len(bodies)}")
@@ -96,17 +108,28 @@ def count_of(data: bytes | memoryview) -> int:
     return int.from_bytes(data[2:4], "little")
 
 
+def ids_run_over(data: bytes | memoryview) -> bool:
+    """Whether a batch has more events than there are ids after its first one: `verify` refuses it, older releases did not."""
+    return data[40] == 255 and int.from_bytes(data[40:56], "big") + count_of(data) > _IDS_END
+
+
 def earliest_expiry_of(data: bytes | memoryview) -> int:
     """When the first of a batch's events expires, ms since 1970, from its fixed head alone; 0: none does."""
     return int.from_bytes(data[24:32], "little") if data[1] & HAS_EXPIRY else 0
 
 
 def verify(data: bytes | memoryview) -> None:
-    """Refuse what is not a whole, sealed batch, without looking at a single event: it must add up and carry its checksum."""
+    """Refuse a batch that could not be handed out later, without reading a single event.
+
+    BatchDamaged if its lengths or its checksum are wrong; BadEvent for ids, a priority, times or a source that no producer can
+    mean.
+    """
     view = memoryview(data)
     if len(view) < FIXED_LENGTH:
         raise BatchDamaged(f"a batch of {len(view)} bytes is shorter than its head; it was cut on the way")
-    version, _, count, said, _, _, source_length, _, _, _, _, _, heads, bodies = _FIXED.unpack_from(view)
+    (
+        version, flags, count, said, priority, _, source_length, _, not_before, earliest, latest, first_id, heads, bodies,
+    ) = _FIXED.unpack_from(view)  # fmt: skip
     if version != VERSION:
         raise UnknownVersion(
             f"batch format {version} is not known to this release, which reads {VERSION}; upgrade it", version=version
@@ -118,31 +141,75 @@ def verify(data: bytes | memoryview) -> None:
         raise BatchDamaged(f"checksum {found:08x} of a batch is not the {said:08x} it was sealed with", said=said, found=found)
     lengths_at = FIXED_LENGTH + source_length
     if count == 1:
-        is_sum = _LENGTHS_OF_ONE.unpack_from(view, lengths_at) == (heads, bodies)
+        is_sum, longest = _LENGTHS_OF_ONE.unpack_from(view, lengths_at) == (heads, bodies), heads
     else:
         lengths = array("I")
         lengths.frombytes(view[lengths_at : lengths_at + 8 * count])
-        is_sum = sum(lengths[:count]) == heads and sum(lengths[count:]) == bodies
+        is_sum, longest = sum(lengths[:count]) == heads and sum(lengths[count:]) == bodies, max(lengths[:count])
     if not is_sum:
-        raise BatchDamaged("the lengths inside a batch do not add up; whoever sealed it is broken")
+        raise BatchDamaged("the lengths inside a batch do not add up; its client is broken")
+    if first_id >= _LATE_ID:
+        _check_ids(first_id, count)
+    if flags or not_before or priority > PRIORITY_MAX or earliest or latest:
+        _check_traits(flags, priority, not_before, earliest, latest)
+    _check_source(view[FIXED_LENGTH:lengths_at])
+    if longest > NESTING_MAX:
+        _check_nesting(Batch(view))
 
 
-def _source_in(data: memoryview) -> str:
+def _check_nesting(batch: Batch) -> None:
+    """BadEvent for a head that is nested too deep: some machines could read it and others not, and their selectors would
+    differ."""
+    for index in range(batch.count):
+        head = bytes(batch.head(index))
+        if len(head) > NESTING_MAX < len(head.translate(None, _BEGIN_NOTHING)) and not _is_flat(head):
+            raise BadEvent(f"the head of event {index} of a batch is nested more than {NESTING_MAX} deep; its client is broken")
+
+
+def _is_flat(head: bytes) -> bool:
     try:
-        return str(data, "utf-8")
+        level = [msgspec.msgpack.decode(head)]
+    except (ValueError, TypeError, RecursionError):  # as msgspec's own errors are
+        return False
+    for _ in range(NESTING_MAX):
+        parts = [part for part in level if isinstance(part, dict | list)]
+        level = [each for part in parts for each in (part.values() if isinstance(part, dict) else part)]
+    return not any(isinstance(part, dict | list) for part in level)
+
+
+def _check_ids(first_id: bytes, count: int) -> None:
+    if int.from_bytes(first_id, "big") + count > _IDS_END:
+        raise BadEvent(f"the ids of a batch of {count} events run past 128 bits from {first_id.hex()} on; its client is broken")
+
+
+def _check_traits(flags: int, priority: int, not_before_ms: int, earliest_ms: int, latest_ms: int) -> None:
+    if priority > PRIORITY_MAX:
+        raise BadEvent(f"priority {priority} is outside 0..{PRIORITY_MAX}; its client is broken", priority=priority)
+    if max(not_before_ms, earliest_ms, latest_ms) > TIME_MS_MAX:
+        raise BadEvent(f"a batch is delayed or expires past {TIME_MS_MAX} ms since 1970, which no clock shows; give less")
+    if earliest_ms > latest_ms or bool(earliest_ms) != bool(latest_ms) or bool(flags & HAS_EXPIRY) != bool(latest_ms):
+        raise BadEvent(
+            f"a batch says its events expire from {earliest_ms} to {latest_ms} ms since 1970, which is no such time; "
+            "its client is broken"
+        )
+
+
+def _check_source(source: memoryview) -> None:
+    try:
+        str(source, "utf-8")
     except UnicodeDecodeError as problem:
-        raise BatchDamaged(f"the source of a batch is not UTF-8 ({problem}); it was damaged on the way") from problem
+        raise BadEvent(f"the source of a batch is not UTF-8 ({problem.reason} at {problem.start}); send valid text") from problem
 
 
 def slice_of(data: bytes | memoryview, first: int, count: int) -> bytes | memoryview:
-    """`Batch(data).slice(first, count)`, which costs nothing where the slice is the whole batch."""
+    """As `Batch(data).slice(first, count)`, at no cost if the slice is the whole batch."""
     if first == 0 and count == count_of(data):
         return data
     return Batch(data).slice(first, count)
 
 
 def without_bodies(data: bytes | memoryview) -> bytes:
-    """The bytes of the same batch with nothing in it but heads: what selectors look at, in as little memory as that takes."""
+    """The bytes of the same batch with heads only: selectors read them, and they take little memory."""
     view = memoryview(data)
     if len(view) < FIXED_LENGTH:
         return bytes(view)
@@ -184,7 +251,7 @@ class Batch:
             )
         self._data = view
         self.first_id = int.from_bytes(first_id, "big")
-        self.source = _source_in(view[FIXED_LENGTH:lengths_at])
+        self.source = str(view[FIXED_LENGTH:lengths_at], "utf-8", "replace")  # an older release accepted other bytes, too
         self._read_lengths()
 
     def _read_lengths(self) -> None:
@@ -244,15 +311,18 @@ class Batch:
         return self._data[self._bodies[index] : self._bodies[index + 1]]
 
     def bodies_as(self, made: Callable[[bytes], Made]) -> list[Made]:
-        """What is made of each body; none at all when one of them is empty, which may stand for a large event."""
+        """Convert each body; nothing at all if one of them is empty, which may stand for a large event."""
         bounds = self._bodies
         if any(map(operator.eq, bounds, bounds[1:])):
             return []
-        data = bytes(self._data)  # bytes of bytes are cut out twice as fast as those of a view
+        data = bytes(self._data)  # slicing bytes is twice as fast as slicing a view
         return [made(data[start:end]) for start, end in pairwise(bounds)]
 
     def slice(self, first: int, count: int) -> bytes | memoryview:
-        """The bytes of a batch that holds only events `first` to `first + count - 1` of this one."""
+        """The bytes of a batch that holds only events `first` to `first + count - 1` of this one.
+
+        Ids count on from 0 behind the last one: an older release accepted batches whose ids run over (see `ids_run_over`).
+        """
         if first == 0 and count == self.count:
             return self._data
         if first < 0 or count < 1 or first + count > self.count:
@@ -261,7 +331,7 @@ class Batch:
         lengths_at = self._heads_at - 8 * self.count
         fixed = bytearray(self._data[:FIXED_LENGTH])
         fixed[2:4] = count.to_bytes(2, "little")
-        fixed[40:56] = (self.first_id + first).to_bytes(16, "big")
+        fixed[40:56] = ((self.first_id + first) % _IDS_END).to_bytes(16, "big")
         fixed[56:60] = (self._heads[end] - self._heads[first]).to_bytes(4, "little")
         fixed[60:64] = (self._bodies[end] - self._bodies[first]).to_bytes(4, "little")
         rest = b"".join(
@@ -277,7 +347,7 @@ class Batch:
 
 
 class UnreadBatch(Batch):
-    """A batch whose lengths are read only when one of its events is looked at: most of the cost, for who takes it as a whole."""
+    """A batch whose lengths, most of the cost of reading it, are read only when one of its events is asked for."""
 
     __slots__ = ()
 

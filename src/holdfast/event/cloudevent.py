@@ -1,8 +1,8 @@
-"""Events as CloudEvents 1.0, and back: in the terms of the official `cloudevents` package, and as HTTP messages (requirement A1).
+"""Events as CloudEvents 1.0, and back, in the terms of the official `cloudevents` package (requirement A1).
 
     CloudEvents                                     here
     id source type time subject                     the same
-    datacontenttype dataschema data                 the same; data without a content type is JSON
+    datacontenttype dataschema data                 the same
     holdfastpriority                                priority, when it is not the default
     partitionkey                                    group
     correlationid                                   correlation_id
@@ -12,10 +12,13 @@
     holdfastproperties                              a JSON object: the properties that an extension cannot carry as they are
 
 Extension names are lower-case letters and digits, and HTTP headers turn every value into text. So a property becomes an extension
-where its name and value allow it, for others to see; and if that would lose its type, it stands in `holdfastproperties`
-too. If somebody on the way changed such an extension, the extension counts.
+if its name and value allow it, for others to see. If that would lose its type, it is in `holdfastproperties` too. If such an
+extension was changed on the way, the extension counts.
 
-The package is imported here only (the extra `cloudevents`).
+A time or a content type that an event does not have is not invented here: the client fills it in when the event is sent. A
+received event keeps its id: a CloudEvent is the same event in other words.
+
+HTTP messages are in `cloudevent_http`. The package is imported in these two modules only (the extra `cloudevents`).
 """
 
 from __future__ import annotations
@@ -23,17 +26,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Protocol
 
 from cloudevents.core.base import BaseCloudEvent
-from cloudevents.core.bindings import http
 from cloudevents.core.exceptions import BaseCloudEventException
-from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 
 from holdfast.errors import BadEvent
 from holdfast.event.event import (
-    JSON,
     PRIORITY_DEFAULT,
     PRIORITY_MAX,
     Event,
@@ -54,35 +54,50 @@ PROPERTIES = "holdfastproperties"
 _ATTRIBUTES = frozenset({"specversion", "id", "source", "type", "time", "subject", "datacontenttype", "dataschema", "data"})
 _OURS = frozenset({PRIORITY, GROUP, CORRELATION_ID, REPLY_TO, TTL_MS, DELAY_MS, PROPERTIES})
 _EXTENSION_NAME = re.compile(r"[a-z0-9]+\Z")
-# What a CloudEvents String may not contain: control characters, surrogates, and what Unicode calls noncharacters.
+# Characters that a CloudEvents String may not contain: control characters, surrogates, and Unicode's noncharacters.
 _NOT_IN_STRING = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
 _INT64_MAX = (1 << 63) - 1
 
-# What the package raises at input that is not a CloudEvent, down to a JSON array where it expects an object.
-_FOREIGN = (BaseCloudEventException, ValueError, TypeError, AttributeError, KeyError)
+
+class _Received(Protocol):
+    """A received event, of any client."""
+
+    def as_event(self, *, keep_id: bool) -> Event: ...
 
 
-class HttpMessage(NamedTuple):
-    headers: dict[str, str]
-    body: bytes
+AnyEvent = Event | _Received
+
+
+def as_event(event: AnyEvent) -> Event:
+    return event if isinstance(event, Event) else event.as_event(keep_id=True)
 
 
 # --- out -----------------------------------------------------------------------------------------------------------------
 
 
-def to_cloudevent(event: Event) -> CloudEvent:
+def to_cloudevent(event: AnyEvent) -> CloudEvent:
     """The event in the package's terms. `id` and `source` must be known: those of a received event are."""
-    body, datacontenttype = encode_data(event.data, event.datacontenttype)
-    attributes = _attributes_of(event, datacontenttype)
-    data = None if event.data is None else decode_data(body, datacontenttype)
+    found = as_event(event)
+    body, datacontenttype = encode_data(found.data, found.datacontenttype)
+    data = None if found.data is None else decode_data(body, datacontenttype)
+    return checked_cloudevent(attributes_of(found), data)
+
+
+def checked_cloudevent(attributes: dict[str, Any], data: Any) -> CloudEvent:
+    """The package's own event, with checked attributes. The package would add the current time; that is taken out."""
+    had_time = "time" in attributes
     try:
-        return CloudEvent(attributes, data)
+        made = CloudEvent(attributes, data)
     except BaseCloudEventException as problem:
         raise BadEvent(f"the event cannot be a CloudEvent: {problem}") from problem
+    if not had_time:
+        del made.get_attributes()["time"]
+    return made
 
 
-def _attributes_of(event: Event, datacontenttype: str) -> dict[str, Any]:
+def attributes_of(event: Event) -> dict[str, Any]:
+    """The attributes of the event, all but its data, by their names in CloudEvents."""
     if not event.id or not event.source:
         raise BadEvent("a CloudEvent has an id and a source; set both, or convert the event after it was received")
     known = {
@@ -92,7 +107,7 @@ def _attributes_of(event: Event, datacontenttype: str) -> dict[str, Any]:
         "type": event.type,
         "time": event.time,
         "subject": event.subject,
-        "datacontenttype": datacontenttype,
+        "datacontenttype": event.datacontenttype,
         "dataschema": event.dataschema,
         PRIORITY: event.priority if event.priority != PRIORITY_DEFAULT else None,
         GROUP: event.group,
@@ -105,7 +120,7 @@ def _attributes_of(event: Event, datacontenttype: str) -> dict[str, Any]:
 
 
 def _integer_or_text(value: int | None) -> int | str | None:
-    """A CloudEvents Integer has 32 bits; what is larger travels as text."""
+    """A number as CloudEvents holds it: an Integer has 32 bits, larger numbers travel as text."""
     return value if value is None or value <= _INT32_MAX else str(value)
 
 
@@ -138,56 +153,21 @@ def _is_attribute_value(value: PropertyValue) -> bool:
     return isinstance(value, bool) or (isinstance(value, int) and _INT32_MIN <= value <= _INT32_MAX)
 
 
-def to_http(event: Event, mode: Literal["binary", "structured"] = "binary") -> HttpMessage:
-    """The event as the headers and body of an HTTP request."""
-    found = to_cloudevent(event)
-    try:
-        if mode == "structured":
-            message = http.to_structured(found, JSONFormat())
-        else:
-            body, _ = encode_data(event.data, event.datacontenttype)
-            message = http.to_binary(CloudEvent(_as_texts(found.get_attributes()), body), JSONFormat())
-    except UnicodeEncodeError as problem:
-        raise BadEvent(f"the event has text that UTF-8 cannot hold ({problem})") from problem
-    return HttpMessage(message.headers, message.body)
-
-
-def _as_texts(attributes: dict[str, Any]) -> dict[str, Any]:
-    """CloudEvents writes truth in lower case, where the package would write Python's."""
-    return {name: _text(value) if isinstance(value, bool) else value for name, value in attributes.items()}
-
-
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """A value as CloudEvents writes it: true and false in lower case, which the package would write as Python does."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 # --- in ------------------------------------------------------------------------------------------------------------------
 
 
-def from_http(headers: Mapping[str, str], body: bytes) -> Event:
-    """The event in an HTTP request of either mode; BadEvent when there is none."""
-    message = http.HTTPMessage(dict(headers), body)
-    is_binary = any(name.lower().startswith(http.CE_PREFIX) for name in headers)
-    try:
-        if is_binary:
-            attributes = http.from_binary(message, JSONFormat(), CloudEvent).get_attributes()
-            found: BaseCloudEvent = CloudEvent(attributes, body or None)
-        else:
-            found = http.from_structured(message, JSONFormat(), CloudEvent)
-    except _FOREIGN as problem:
-        raise BadEvent(f"this is not a CloudEvent 1.0 in {'binary' if is_binary else 'structured'} mode: {problem}") from problem
-    return from_cloudevent(found)
-
-
 def from_cloudevent(cloudevent: BaseCloudEvent) -> Event:
-    """The event in our terms; BadEvent for extensions of ours that do not hold what they should."""
+    """The event in our terms; BadEvent for extensions of ours with wrong values."""
     attributes = cloudevent.get_attributes()
     datacontenttype = attributes.get("datacontenttype")
-    data = cloudevent.get_data()
-    if isinstance(data, bytes | bytearray) and datacontenttype is not None:
-        data = decode_data(bytes(data), datacontenttype)
-    elif data is not None and not isinstance(data, bytes | bytearray) and datacontenttype is None:
-        datacontenttype = JSON
+    data: Any = cloudevent.get_data()
+    if isinstance(data, bytes | bytearray):
+        data = bytes(data) if datacontenttype is None else decode_data(bytes(data), datacontenttype)
     return Event(
         data=data,
         type=cloudevent.get_type(),
@@ -208,13 +188,13 @@ def from_cloudevent(cloudevent: BaseCloudEvent) -> Event:
 
 
 def _optional_text(attributes: Mapping[str, Any], name: str) -> str | None:
-    return _text(attributes[name]) if name in attributes else None
+    return text_of(attributes[name]) if name in attributes else None
 
 
 def _number(attributes: Mapping[str, Any], name: str, least: int, most: int, default: int) -> int:
     if name not in attributes:
         return default
-    text = _text(attributes[name])
+    text = text_of(attributes[name])
     if not re.fullmatch(r"\d{1,19}", text, re.ASCII) or not least <= int(text) <= most:
         raise BadEvent(f"extension {name} is {text!r}; it must be a number from {least} to {most}", extension=name)
     return int(text)
@@ -226,7 +206,7 @@ def _properties_of(attributes: Mapping[str, Any]) -> dict[str, PropertyValue]:
         f"${name}" if name[0].isdigit() else name: value for name, value in extensions.items()
     }
     for name, value in _properties_apart(attributes).items():
-        if name not in properties or _text(properties[name]) == _text(value):
+        if name not in properties or text_of(properties[name]) == text_of(value):
             properties[name] = value
     return check_properties(properties)
 

@@ -1,6 +1,6 @@
-"""What is known of a stretch of a backlog, and what is read of it: by whoever asks a server, and by whoever looks into a folder.
+"""An extent of a backlog: its places, its size, bounds for reading it, and the slices that are read, from a server or a folder.
 
-place = slot × 65,536 + index in the batch          see `destination.extent`
+place = slot × 65,536 + index in the batch          see `destination.state.places`
 """
 
 from __future__ import annotations
@@ -9,11 +9,36 @@ from typing import NamedTuple
 
 from holdfast.event.batch import Batch
 
+END = 1 << 62
+
+
+class Bounds(NamedTuple):
+    """A range of positions, and a range of the times of acceptance: from `start` on, before `end`.
+
+    Times are in microseconds since 1970; an event whose time of acceptance is not known lies in no range of time.
+    """
+
+    start_position: int = 0
+    end_position: int = END
+    start_us: int = 0
+    end_us: int = END
+
+    def clip(self, first: int, events: int) -> tuple[int, int]:
+        """The first of consecutive positions that lies within, and how many do; 0 or less when none does."""
+        begin = max(first, self.start_position)
+        return begin, min(first + events, self.end_position) - begin
+
+    def has_time(self, accepted_us: int) -> bool:
+        return self.start_us <= accepted_us < self.end_us
+
+
+EVERYTHING = Bounds()
+
 
 class Extent(NamedTuple):
-    """What waits from a place on, within limits."""
+    """The events that wait from a place on, within limits."""
 
-    identity: str  # of the subscription: what no other has, here or anywhere
+    identity: str  # of the subscription: no other has it, here or anywhere
     confirmed: int  # the place of the oldest event that waits; the newest when none does
     start: int
     end: int
@@ -21,7 +46,7 @@ class Extent(NamedTuple):
     events: int  # that wait between start and end
     bytes: int  # their batches, as they lie; beyond some hundred batches an estimate
     left: int  # events that wait from the end on
-    newest: int  # behind the last event that was placed
+    newest: int  # the place behind the last event
 
 
 class ReadSlice(NamedTuple):
@@ -31,4 +56,4 @@ class ReadSlice(NamedTuple):
     events: int
     destination: str  # where it was sent
     accepted_us: int  # when it was accepted, microseconds since 1970; 0: not known
-    batch: Batch  # just these events; its lengths are read when they are asked for
+    batch: Batch  # only these events; its lengths are read when they are asked for

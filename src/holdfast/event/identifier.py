@@ -6,11 +6,11 @@
     |        48            |  16  |  32  |   32    |
 
 `start` is not read from the clock for each identifier. A node takes a new, strictly larger start each time it opens its data,
-and one more for every client and for every overflow of a counter: two starts of one node are never equal, so two
-counters never collide. Clients do not invent starts: the node they talk to gives them one.
+and one more for every client and for every overflow of a counter. Two starts of one node are never equal, so two counters never
+collide. Clients do not invent starts: their node gives them one.
 
-A clock that is set back cannot bring a start back, because the node keeps a `limit` durably: every start handed out
-is below the limit on disk, and the first start after opening is at least that limit.
+A clock that is set back cannot bring a start back, because the node keeps a durable `limit`: every start handed out is below
+the limit on disk, and the first start after opening is at least that limit.
 
 This module reads no clock and no disk; the caller brings `now_ms` and makes `limit` durable when told to.
 """
@@ -88,8 +88,7 @@ def take_apart(identifier: int) -> Parts:
 class Starts:
     """Hands out a node's starts, each larger than all before it, whatever the clock does.
 
-    `limit` is what the disk holds. When `take` needs to go past it, it says so by `needs_durable_limit`, and the caller
-    must make the new `limit` durable BEFORE using the start.
+    `limit` is on disk. `take` may raise it: then the caller must make the new `limit` durable BEFORE it uses the start.
     """
 
     def __init__(self, site: int, node: int, limit: int = 0) -> None:
@@ -129,8 +128,8 @@ class Counter:
         return self._end - self._next
 
     def take(self, count: int = 1) -> int:
-        """The first of `count` consecutive identifiers. The caller checks `left` first and advances the start when it is too
-        few.
+        """The first of `count` consecutive identifiers. The caller checks `left` first, and takes a new start when too few are
+        left.
         """
         if count > self.left:
             raise OverflowError(f"{count} identifiers wanted, {self.left} left of this start; take a new start")

@@ -2,17 +2,21 @@
 
     position = entry number × 65,536 + index
 
-Position 0 is no event: entries count from 1. A range of positions is inclusive at both ends, and may span entries
-of other destinations; it means those positions in it that the destination it is said of has.
+Position 0 is no event: entries count from 1. A range of positions is inclusive at both ends, and may span entries of other
+destinations: it means only the positions in it that its own destination has.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
+from itertools import islice
+from operator import ge, gt
 
 INDEX_BITS = 16
 INDEX_MASK = (1 << INDEX_BITS) - 1
+# Ranges that a sentence names.
+TOLD_MAX = 10
 
 
 def of(entry: int, index: int = 0) -> int:
@@ -41,7 +45,7 @@ class Ranges:
 
     @classmethod
     def gather(cls, ranges: Iterable[tuple[int, int]]) -> Ranges:
-        """From ranges in any order, touching or overlapping ones joined."""
+        """Make ranges from any order; touching or overlapping ones are joined."""
         made = cls()
         for first, last in sorted(ranges):
             made.add_last(first, last)
@@ -84,6 +88,35 @@ class Ranges:
     def last(self) -> int:
         return self._ends[-1]
 
+    def without(self, others: Ranges) -> Ranges:
+        """The positions of these that are not in the others."""
+        made, rest = Ranges(), iter(others)
+        taken = next(rest, None)
+        for first, last in self:
+            while taken is not None and taken[1] < first:
+                taken = next(rest, None)
+            begin = first
+            while taken is not None and taken[0] <= last:
+                if begin < taken[0]:
+                    made.add_last(begin, taken[0] - 1)
+                begin = taken[1] + 1
+                if taken[1] > last:
+                    break
+                taken = next(rest, None)
+            if begin <= last:
+                made.add_last(begin, last)
+        return made
+
+    @property
+    def count(self) -> int:
+        """How many positions these are, of any destination."""
+        return sum(self._ends[1::2]) - sum(self._ends[::2]) + len(self)
+
+    def told(self) -> str:
+        """The first few, for a sentence."""
+        shown = ", ".join(f"{first} to {last}" if first < last else f"{first}" for first, last in islice(self, TOLD_MAX))
+        return f"{'positions' if self.count > 1 else 'position'} {shown}{', …' if len(self) > TOLD_MAX else ''}"
+
     def portions(self, count: int) -> Iterator[Ranges]:
         """The same ranges, at most so many at once."""
         for begin in range(0, len(self._ends), 2 * count):
@@ -94,11 +127,11 @@ class Ranges:
 
     @classmethod
     def from_bytes(cls, data: bytes | memoryview) -> Ranges:
-        """ValueError for what `to_bytes` cannot have made."""
+        """The ranges of `to_bytes`; ValueError for bytes that it cannot have made."""
         ends = array("Q")
         ends.frombytes(data)
-        if len(ends) % 2 or any(first > last for first, last in zip(ends[::2], ends[1::2], strict=True)):
+        if len(ends) % 2 or any(map(gt, ends[::2], ends[1::2])):
             raise ValueError("ranges have a first and a last, in this order")
-        if any(last >= first for last, first in zip(ends[1::2], ends[2::2], strict=False)):
+        if any(map(ge, ends[1::2], ends[2::2])):
             raise ValueError("ranges are ascending and do not overlap")
         return cls(ends)

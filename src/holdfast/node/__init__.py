@@ -1,0 +1,1 @@
+"""The node: the process that joins machines, disks and sockets."""

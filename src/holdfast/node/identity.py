@@ -1,10 +1,11 @@
-"""Who this node is, kept beside its journal: its number, and how far its starts have been handed out.
+"""The identity of a node, kept beside its journal: its number, and the limit of the starts it has given out.
 
     two slots of 512 bytes in one preallocated file, written in turn:
     magic 8 │ version u32 │ turn u64 │ site u16 │ node u32 │ start limit u64 │ checksum u32
 
-The newest slot that carries its checksum counts; a torn write costs at most the older half. Nothing here needs disk space after
-the first start, so a full disk cannot keep a node from handing out identifiers.
+The newest slot with a valid checksum counts; a torn write costs at most the older half. The file gets its name when its first
+slot is durable: a file that is empty or cut is damaged, not new. It needs no more disk space after the first start, so a full
+disk cannot keep a node from giving out identifiers.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ _SLOT = struct.Struct("<8sIQHIQ")
 _SLOT_BYTES = 512
 _MAGIC = b"HFIDENT\0"
 _VERSION = 1
+_PREPARING = ".preparing"
 
 
 class Identity:
-    """Hands out starts and identifiers; every start is below the limit on disk before it is used."""
+    """Gives out starts and identifiers; every start is below the limit on disk before it is used."""
 
     def __init__(self, starts: Starts, file: int | None = None, turn: int = 0) -> None:
         self._starts = starts
@@ -41,21 +43,31 @@ class Identity:
 
     @classmethod
     def open(cls, path: Path, site: int) -> Identity:
-        is_new = not path.exists()
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            if is_new or os.fstat(file).st_size < 2 * _SLOT_BYTES:
-                os.pwrite(file, bytes(2 * _SLOT_BYTES), 0)
-                os.fsync(file)
-                _sync_folder(path.parent)
-                return cls(Starts(site, secrets.randbits(32)), file)
-            if not any(os.pread(file, 2 * _SLOT_BYTES, 0)):  # made, and cut off before the first start was taken
-                return cls(Starts(site, secrets.randbits(32)), file)
+            file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return cls._create(path, site)
+        try:
             turn, known_site, node, limit = _newest(file, path)
             return cls(Starts(known_site, node, limit), file, turn)
         except BaseException:
             os.close(file)
             raise
+
+    @classmethod
+    def _create(cls, path: Path, site: int) -> Identity:
+        draft = path.with_name(path.name + _PREPARING)
+        file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.pwrite(file, bytes(2 * _SLOT_BYTES), 0)
+            made = cls(Starts(site, secrets.randbits(32)), file)
+            os.fsync(file)
+            os.rename(draft, path)
+            _sync_folder(path.parent)
+        except BaseException:
+            os.close(file)
+            raise
+        return made
 
     @property
     def node(self) -> int:
@@ -89,7 +101,7 @@ class Identity:
 
 def _newest(file: int, path: Path) -> tuple[int, int, int, int]:
     found = []
-    for place in (0, _SLOT_BYTES):
+    for place in (0, _SLOT_BYTES) if os.fstat(file).st_size == 2 * _SLOT_BYTES else ():
         data = os.pread(file, _SLOT.size + 4, place)
         slot, checksum = data[: _SLOT.size], data[_SLOT.size :]
         if crc32c.crc32c(slot).to_bytes(4, "little") != checksum or not slot.startswith(_MAGIC):
@@ -99,7 +111,7 @@ def _newest(file: int, path: Path) -> tuple[int, int, int, int]:
             raise UnknownVersion(f"{path} has format {version}, this release reads {_VERSION}; upgrade it", path=str(path))
         found.append((turn, site, node, limit))
     if not found:
-        raise Damaged(f"{path} carries no valid checksum; restore it from a backup, or remove it to give the node a new identity")
+        raise Damaged(f"{path} is not whole or has no valid checksum; restore it from a backup, or remove it for a new identity")
     return max(found)
 
 

@@ -1,14 +1,13 @@
-"""The observer: what the data folder of a server or an embedded program holds, seen without owning it. Nothing is written.
+"""The observer: reads the data folder of a server or an embedded program without owning it. Nothing is written.
 
     folder ─▶ newest snapshot ─▶ replay up to the durable mark ─▶ directory ─▶ destinations, extents, slices
 
-Whoever owns the folder goes on as if nobody looked: no lock is taken, no byte is written, and nothing is kept for the observer.
-So it sees the state of one moment, that of its last `refresh`. What is confirmed after that can still be read as long as its
-segments are not used again; when they are, the observer looks anew, goes on where it was if that still waits, and says
-NoSuchPosition if it does not.
+The owner of the folder notices nothing: no lock is taken, no byte is written, and nothing is kept for the observer. So it sees
+the state of one moment, that of its last `refresh`. Events confirmed after that can still be read until their segments are used
+again. Then the observer refreshes, goes on where it was if those events still wait, and raises NoSuchPosition if they do not.
 
-The owner writes its durable mark a moment after its receipts: what was receipted last is seen a moment later, and if the owner
-was killed in between, when the next one has opened the folder.
+The owner writes its durable mark a moment after its receipts. So the newest receipted events are seen a moment later; if the
+owner was killed in between, they are seen when the next owner has opened the folder.
 """
 
 from __future__ import annotations
@@ -20,25 +19,25 @@ from typing import Any, Self, TypeVar
 
 from holdfast.bus.message import BrowseAsked, BrowsedPage
 from holdfast.channel.channel import Buffer
-from holdfast.channel.journal.reader import CACHE_BYTES, JournalReader
-from holdfast.destination.backlog import Backlog
+from holdfast.channel.journal.reading.journal_reader import CACHE_BYTES, JournalReader
+from holdfast.destination.backlog.backlog import Backlog
 from holdfast.destination.directory import Directory
-from holdfast.destination.extent import Places
-from holdfast.destination.subscription import Match, key_of_topic, pattern_of_key
+from holdfast.destination.state.places import Places
+from holdfast.destination.state.subscription import Match, key_of_topic, pattern_of_key
 from holdfast.errors import NoSuchPosition, NotAJournal, Refused
 from holdfast.event.batch import UnreadBatch
-from holdfast.event.bounds import EVERYTHING, Bounds
-from holdfast.event.extent import Extent, ReadSlice
-from holdfast.node.browsing import Browsing
-from holdfast.node.extents import Extents
+from holdfast.event.extent import EVERYTHING, Bounds, Extent, ReadSlice
+from holdfast.node.administration import arguments
 from holdfast.node.node import JOURNAL_FOLDER
-from holdfast.node.reading import BYTES_MAX
+from holdfast.node.reading.browse_pages import BrowsePages
+from holdfast.node.reading.extents import Extents
+from holdfast.node.reading.place_pages import BYTES_MAX
 
 Answer = TypeVar("Answer")
 
 EVENTS_A_PAGE = 1 << 16
-# The owner may release what the observer is about to read, however often it looks; that often in a row it does not.
-LOOKS_MAX = 10
+# The owner may release entries that the observer is about to read, but not that often in a row.
+REFRESHES_MAX = 10
 
 
 def journal_of(folder: Path) -> Path:
@@ -71,7 +70,7 @@ class Observer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    # --- what there is ------------------------------------------------------------------------------------------------
+    # --- destinations -------------------------------------------------------------------------------------------------
 
     def destinations(self) -> list[dict[str, Any]]:
         """Every queue and topic, with what waits in it and what became of the rest."""
@@ -81,7 +80,7 @@ class Observer:
         return self.directory.describe(name)
 
     def subscriptions(self, topic: str, match: Match = "name") -> list[dict[str, Any]]:
-        """Those of a topic, with those of patterns that it fills; or those of one pattern."""
+        """The subscriptions of a topic, with those of patterns that it fills; or those of one pattern."""
         return self.directory.catalog.subscriptions(key_of_topic(topic, match))
 
     def backlogs(self) -> list[tuple[str, str, Match]]:
@@ -93,13 +92,13 @@ class Observer:
         return found
 
     def reading(self, destination: str, subscription: str = "", *, match: Match = "name") -> ObservedReading:
-        """What waits in a subscription of a topic or pattern, or (without one) in a queue. Refused when there is none."""
+        """Read what waits in a subscription of a topic or pattern, or (without one) in a queue. Refused when there is none."""
         return ObservedReading(self, destination, subscription, match)
 
-    # --- looking again ------------------------------------------------------------------------------------------------
+    # --- refreshing ---------------------------------------------------------------------------------------------------
 
     def refresh(self) -> int:
-        """See what came since; the newest entry that is known of."""
+        """Read the entries that came since; return the number of the newest one."""
         self._reader.refresh()
         if self.directory.applied + 1 < self._reader.first:
             self._rebuild()
@@ -108,7 +107,7 @@ class Observer:
         return self.directory.applied
 
     def _follow(self) -> None:
-        """Apply what came since. The effects are for whoever delivers, not for whoever looks."""
+        """Apply the entries that came since. Their effects are for a deliverer, and are left alone."""
         try:
             for entry in self._reader.read_from(self.directory.applied + 1):
                 self.directory.apply(entry.number, entry.command)
@@ -116,7 +115,7 @@ class Observer:
             self._rebuild()
 
     def _rebuild(self) -> None:
-        for _ in range(LOOKS_MAX):
+        for _ in range(REFRESHES_MAX):
             directory = self._restored()
             try:
                 for entry in self._reader.read_from(directory.applied + 1):
@@ -126,7 +125,7 @@ class Observer:
                 continue
             self.directory = directory
             return
-        raise NoSuchPosition(f"{self.folder} is used again faster than it can be read; look at it when less is sent")
+        raise NoSuchPosition(f"{self.folder} is used again faster than it can be read; read it when less is sent")
 
     def _restored(self) -> Directory:
         snapshot = self._reader.load_snapshot()
@@ -146,30 +145,31 @@ class Observer:
         return self._reader.id
 
     async def fetch(self, numbers: Sequence[int], bytes_max: int | None = None, front: int | None = None) -> list[Buffer]:
-        """As from a channel (`node.reading.Fetching`), but that nothing has to be waited for."""
+        """Fetch commands, as an `EntrySource` (`node.reading.place_pages`), without ever waiting."""
         return self._reader.fetch(numbers, bytes_max, front)
 
 
 class ObservedReading:
-    """What waits in one backlog, by place: the same as `client.reading`, without an owner, and nothing is confirmed."""
+    """Reads what waits in one backlog, by place: as `client.reading` does, but without owning it or confirming anything."""
 
     def __init__(self, observer: Observer, destination: str, subscription: str, match: Match) -> None:
         self.destination = destination
         self.subscription = subscription
         self._observer = observer
         self._key = key_of_topic(destination, match)
-        self._asked = {"topic": destination, "subscription": subscription, "match": match}
+        self._asked: dict[str, Any] = {"topic": destination, "subscription": subscription, "match": match}
         self._backlog()
 
     def extent(
         self, start: int | None = None, events_max: int | None = None, bytes_max: int | None = None, pieces: int = 1
     ) -> Extent:
         """How far what waits goes, from a place (or the oldest that waits) on, within limits, cut into pieces."""
-        asked = {**self._asked, "start": start, "events_max": events_max, "bytes_max": bytes_max, "pieces": pieces}
+        wanted = {"start": start, "events_max": events_max, "bytes_max": bytes_max, "pieces": pieces}
+        asked = arguments.convert(arguments.Extent, {**self._asked, **wanted})
         return Extent(**stepped(Extents(self._observer.directory, self._observer).extent(asked)))
 
     def slices(self, start: int, end: int, selector: str | None = None, within: Bounds = EVERYTHING) -> Iterator[ReadSlice]:
-        """The batches that wait between two places, as they lie; of those a selector does not match, none."""
+        """The batches that wait between two places, as they lie; with a selector, only those it matches."""
         cursor, is_end = start, start >= end
         while not is_end:
             page = self._page(cursor, end, selector or "", within)
@@ -181,9 +181,9 @@ class ObservedReading:
     def _page(self, cursor: int, end: int, selector: str, within: Bounds) -> BrowsedPage:
         asked = BrowseAsked("", 0, self._key, self.subscription, cursor, EVENTS_A_PAGE, selector, end, BYTES_MAX, within)
         waiting = self._waiting(cursor, end)
-        for _ in range(LOOKS_MAX):
+        for _ in range(REFRESHES_MAX):
             try:
-                return stepped(Browsing(self._observer.directory, self._observer).page(asked))
+                return stepped(BrowsePages(self._observer.directory, self._observer).page(asked))
             except NoSuchPosition as released:
                 self._observer.refresh()
                 if self._waiting(cursor, end) != waiting:
@@ -193,7 +193,7 @@ class ObservedReading:
                         start=cursor,
                         end=end,
                     ) from released
-        raise NoSuchPosition(f"{self._observer.folder} is used again faster than it can be read; look at it when less is sent")
+        raise NoSuchPosition(f"{self._observer.folder} is used again faster than it can be read; read it when less is sent")
 
     def _waiting(self, start: int, end: int) -> int:
         """How many events wait between two places."""
@@ -205,7 +205,7 @@ class ObservedReading:
 
 
 def stepped(coroutine: Coroutine[Any, Any, Answer]) -> Answer:
-    """What a coroutine returns that never has to wait: it gives others their turn, and here there are none. Needs no loop."""
+    """Run a coroutine that never waits, without a loop, and return its result. The turns it gives to others are ignored."""
     while True:
         try:
             coroutine.send(None)

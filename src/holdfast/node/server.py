@@ -3,7 +3,8 @@
 It accepts as soon as the journal's tail is found, while its machines still replay (A6). A boot Recorder's events are put into
 the channel before the claim, so that they are delivered before everything else (A7).
 
-SIGHUP makes it read its users file and its certificate again; if they are broken, it says so and keeps those it has.
+SIGHUP makes it read its users file and its certificate again; if they are broken, it logs that and keeps those it has. Without
+users and certificate it logs that there is nothing to reload, and goes on.
 """
 
 from __future__ import annotations
@@ -14,133 +15,206 @@ import logging
 import resource
 import signal
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Literal, Protocol
 
-from holdfast.channel.channel import Buffer, Purpose
+from holdfast.channel.channel import Buffer, Channel, Purpose
 from holdfast.destination import command
+from holdfast.destination.settings import of_first_use
 from holdfast.errors import HoldfastError, Unavailable
-from holdfast.node.boot import BootContents
-from holdfast.node.login import Login
+from holdfast.event.selector import selector
+from holdfast.node import supervision
+from holdfast.node.clock import Clock, SystemClock
+from holdfast.node.login.login import Login
+from holdfast.node.login.security import Security
 from holdfast.node.node import Node
-from holdfast.node.security import Security
-from holdfast.node.settings import NodeSettings
+from holdfast.node.settings import NodeSettings, size_text
 from holdfast.wire import tcp
 
 log = logging.getLogger("holdfast.server")
 
 
+class BootContents(Protocol):
+    """The contents of a boot Recorder: its events as ready commands, in order."""
+
+    @property
+    def producer(self) -> str: ...
+
+    @property
+    def first(self) -> int:
+        """The least sequence it may still hold; lower ones are durable elsewhere."""
+
+    def commands(self) -> Iterator[tuple[int, str, Literal["queue", "topic"], Buffer]]:
+        """Sequence, destination, its kind, and the command."""
+
+    def release(self, through: int) -> None:
+        """Everything up to this sequence is durable elsewhere."""
+
+    def close(self) -> None: ...
+
+
+class Beside(Protocol):
+    async def close(self) -> None: ...
+
+
 class Server:
     def __init__(
-        self,
+        self, node: Node, listener: tcp.Listener, security: Security, tls: ssl.SSLContext | None, data: Path, version: str
+    ) -> None:
+        self.node = node
+        self._listener = listener
+        self._security = security
+        self._tls = tls
+        self._data = data
+        self._version = version
+        self._beside: list[Beside] = []
+        log.info("starts: %s", self._described())
+
+    @classmethod
+    async def open(
+        cls,
         settings: NodeSettings,
         data: Path,
         host: str,
         port: int,
         boot: Callable[[], BootContents] | None = None,
         security: Security | None = None,
-    ) -> None:
-        self._settings = settings
-        self._data = data
-        self._host = host
-        self._port = port
-        self._boot = boot
-        self._security = security or Security()
-        self._tls: ssl.SSLContext | None = None
-        self._listener: tcp.Listener | None = None
-        self.node: Node | None = None
-
-    async def start(self) -> None:
-        self._security.check(self._host)
-        users, self._tls = self._security.load_users(), self._security.load_tls()
+        version: str = "",
+    ) -> Server:
+        """Open the node in a folder, and listen. `version` is that of Holdfast, for the log."""
+        security, clock = security or Security(), SystemClock()
+        security.check(host)
+        users, tls = security.load_users(), security.load_tls()
         _raise_file_limit()
-        gc.freeze()  # what is loaded by now stays for good: the collector need not look at it again
-        self.node = await Node.open(self._data, self._settings)
+        gc.freeze()  # what is loaded by now stays for good: the collector need not visit it again
+        before_claim = None if boot is None else partial(_import_boot, boot, clock)
+        node = await Node.open(data, settings, clock, before_claim)
         try:
-            self.node.clients.login = Login(users) if users is not None else None
-            await self.node.start(self._import_boot if self._boot is not None else None)
-            self._listener = await tcp.listen(self._host, self._port, self.node.clients.accept, tls=self._tls)
+            node.clients.login = Login(users) if users is not None else None
+            listener = await tcp.listen(host, port, node.clients.accept, refused=node.clients.refused, tls=tls)
         except OSError as problem:
-            await self.node.close()
+            await node.close()
             raise Unavailable(
-                f"cannot listen on {self._host}:{self._port} ({problem.strerror}); "
-                "stop what uses the port, or choose another with --listen"
+                f"cannot listen on {host}:{port} ({problem.strerror}); stop what uses the port, or choose another with --listen"
             ) from problem
         except BaseException:
-            await self.node.close()
+            await node.close()
             raise
+        return cls(node, listener, security, tls, data, version)
+
+    def _described(self) -> str:
+        """A line for the log: version, data folder, addresses, and how the server is protected."""
+        pressure = self.node.channel.pressure
+        parts = (
+            f"holdfast {self._version} ({self.node.settings.name})",
+            f"data in {self._data.absolute()}",
+            f"journal {size_text(pressure.used_bytes)} of {size_text(pressure.size_bytes)} used",
+            f"listening on {', '.join(_address_text(each) for each in self._listener.addresses)}",
+            f"TLS {'on' if self._tls is not None else 'off'}",
+            f"users {'on' if self._security.users is not None else 'off'}",
+        )
+        return "; ".join(parts)
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        return self._tls
+
+    def close_before(self, part: Beside) -> None:
+        """Close this part before the server itself: it shows the server to others."""
+        self._beside.append(part)
 
     @property
     def port(self) -> int:
-        assert self._listener is not None
         return self._listener.port
 
     def reload(self) -> None:
-        """Take over what has changed in the users file and the certificate, for logins and connections to come."""
-        assert self.node is not None
+        """Read the users file and the certificate again, for logins and connections to come."""
+        if self._security.users is None and self._tls is None:
+            log.info("nothing to reload: this server has neither users nor a certificate")
+            return
         try:
             users = self._security.load_users()
             if self._tls is not None:
                 self._security.renew_tls(self._tls)
         except HoldfastError as problem:
-            log.error("not reloaded, what was read before stays in force: %s", problem)
+            log.error("not reloaded, the users and certificate read before stay in force: %s", problem)
             return
         if users is not None:
             self.node.clients.use_users(users)
         log.info("reloaded users and certificate")
 
-    async def stop(self) -> None:
-        if self._listener is not None:
-            await self._listener.close()
-        if self.node is not None:
-            await self.node.close()
+    async def close(self) -> None:
+        log.info("stops: %s", self._described())
+        for part in self._beside:
+            await part.close()
+        await self._listener.close()
+        await self.node.close()
 
-    async def run(self, ready: Callable[[Server], None]) -> None:
-        """Serve until SIGTERM or SIGINT, or until the message manager cannot go on; then raise what stopped it."""
-        loop = asyncio.get_running_loop()
-        stopped = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stopped.set)
-        await self.start()
-        if self._security.users is not None or self._tls is not None:
-            loop.add_signal_handler(signal.SIGHUP, self.reload)
-        assert self.node is not None
-        ready(self)
-        failing = asyncio.create_task(self.node.messages.failed())
-        asked = asyncio.create_task(stopped.wait())
-        try:
-            await asyncio.wait({failing, asked}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            failing.cancel()
-            asked.cancel()
-            await self.stop()
-        if self.node.messages.failure is not None:
-            raise self.node.messages.failure
 
-    async def _import_boot(self) -> None:
-        """Everything a boot Recorder holds goes into the channel; what is there already is dropped by its sequence (rule 6)."""
-        assert self._boot is not None and self.node is not None
-        channel = self.node.channel
-        try:
-            contents = self._boot()
-        except HoldfastError as problem:
-            log.error("the boot recorder is left alone: %s", problem)
-            return
-        try:
-            opening = command.OpenProducer(contents.producer, is_durable=True, first_sequence=contents.first)
-            await channel.append(command.encode(opening), Purpose.UPKEEP)
-            last = 0
-            pending = []
-            for sequence, destination, kind, recorded in contents.commands():
-                channel.append(command.encode(command.Create(destination, kind, is_implicit=True)), Purpose.UPKEEP)
-                pending.append(channel.append(_accepted(recorded, self.node.clients.clock.now_us()), Purpose.EVENTS))
-                last = sequence
-            await asyncio.gather(*pending)
-            if last:
-                contents.release(last)
-                log.info("took %d events from the boot recorder", len(pending))
-        finally:
-            contents.close()
+async def run_until_signal(opening: Awaitable[Server], ready: Callable[[Server], None]) -> None:
+    """Serve until SIGTERM or SIGINT, or until the message manager cannot go on; then raise what stopped it.
+
+    A signal that comes while the server opens counts as soon as it is open.
+    """
+    loop = asyncio.get_running_loop()
+    stop_asked, reload_asked = asyncio.Event(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop_asked.set)
+    loop.add_signal_handler(signal.SIGHUP, reload_asked.set)
+    server = await opening
+    # Made now, so that the first client with a selector need not wait for it.
+    preparing = supervision.start(asyncio.to_thread(selector.prepare), "making the parser of selectors")
+    failing = supervision.start(server.node.messages.failed(), "waiting for a failure")
+    asked = supervision.start(_until(stop_asked), "waiting for a signal")
+    try:
+        loop.add_signal_handler(signal.SIGHUP, server.reload)
+        if reload_asked.is_set():
+            server.reload()  # the files may have changed since they were read
+        ready(server)
+        await asyncio.wait({failing, asked}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        preparing.cancel()
+        failing.cancel()
+        asked.cancel()
+        await server.close()
+    if server.node.messages.failure is not None:
+        raise server.node.messages.failure
+
+
+async def _import_boot(boot: Callable[[], BootContents], clock: Clock, channel: Channel) -> None:
+    """Append everything that a boot Recorder holds; what is in the channel already is dropped by its sequence (rule 6)."""
+    try:
+        contents = boot()
+    except HoldfastError as problem:
+        log.error("the boot recorder is left alone: %s", problem)
+        return
+    try:
+        opening = command.OpenProducer(contents.producer, is_durable=True, first_sequence=contents.first)
+        await channel.append(command.encode(opening), Purpose.UPKEEP)
+        last = 0
+        appended = []
+        for sequence, destination, kind, recorded in contents.commands():
+            create = command.Create(destination, kind, of_first_use(kind), is_implicit=True, is_unconfigured=True)
+            channel.append(command.encode(create), Purpose.UPKEEP)
+            appended.append(channel.append(_accepted(recorded, clock.now_us()), Purpose.EVENTS))
+            last = sequence
+        await asyncio.gather(*appended)
+        if last:
+            contents.release(last)
+            log.info("took %d events from the boot recorder", len(appended))
+    finally:
+        contents.close()
+
+
+async def _until(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+def _address_text(address: tuple[str, int]) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _accepted(recorded: Buffer, at_us: int) -> bytes:
@@ -150,7 +224,7 @@ def _accepted(recorded: Buffer, at_us: int) -> bytes:
 
 
 def _raise_file_limit() -> None:
-    """As many connections as the machine allows, not as many as its shell happens to."""
+    """Allow as many connections as the machine can have, not as few as its shell sets."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

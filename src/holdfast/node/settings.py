@@ -6,13 +6,13 @@ import re
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from holdfast.channel.journal import JournalSettings
+from holdfast.channel.journal.settings import JournalSettings
 from holdfast.errors import BadSetting
 
 PORT_DEFAULT = 7400
 VIGIL_US_MAX = 10_000
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\Z", re.IGNORECASE)
-# Of a journal that is smaller than usual, this part is set aside at first, and this part is kept for upkeep.
+# A journal that is smaller than usual allocates one part in so many at first, and keeps another one for upkeep.
 SMALL_PARTS = 16
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -25,8 +25,14 @@ def parse_size(text: str, name: str) -> int:
     return int(float(found[1]) * _UNITS[found[2].upper()])
 
 
+def size_text(size_bytes: int) -> str:
+    """Bytes as people write them: 1.5G, 64M, 300K."""
+    unit = next((each for each in "TGMK" if size_bytes >= _UNITS[each]), "")
+    return f"{size_bytes / _UNITS[unit]:.1f}".removesuffix(".0") + unit
+
+
 def journal_settings(journal_size: str = "4G", reserve: str = "16M", segment_size: str = "8M") -> JournalSettings:
-    """The sizes of a journal as people write them. Of a small one, a small part is set aside at first and kept for upkeep."""
+    """The sizes of a journal as people write them. A small journal allocates little at first, and keeps little for upkeep."""
     size_bytes, usual = parse_size(journal_size, "journal_size"), JournalSettings()
     return JournalSettings(
         size_bytes=size_bytes,
@@ -54,33 +60,45 @@ class NodeSettings:
     name: str = "holdfast"
     site: int = 0
     journal: JournalSettings = field(default_factory=JournalSettings)
-    # A session whose link was lost keeps what it holds for so long; then others get it.
+    # A session whose link was lost keeps the events it holds for so long; then others get them.
     session_grace_ms: int = 5_000
-    # After a restart, deliveries wait at most so long for the receivers that were attached before (rule 15).
-    start_grace_ms: int = 2_000
+    # The same after a start, for sessions from before it, counted from the end of the replay: nobody else gets events that such a
+    # session may hold while it may come back (rules 4, 15). None: as long as after a lost link. 0: none of them can come back.
+    start_grace_ms: int | None = None
     heartbeat_ms: int = 5_000
     # Batches a producer may have sent and not receipted; the machines hold as many back (rule 6).
     window: int = 64
-    # How long to stay awake for a sender that comes back at once after its receipt; 0 for never (`node.vigil`).
+    # After a receipt, poll this long for the sender's next event: lower latency, more CPU. 0: never (`node.clients.busy_wait`).
     vigil_us: int = 0
-    # Bytes of deliveries that may wait on one link before the link is given up: its client grants credit and does not read.
-    link_bytes_max: int = 64 << 20
+    # Bytes that may wait on one link before the link is ended: its client asks, and does not read the answers. Deliveries stop
+    # long before.
+    link_bytes_max: int = 16 << 20
     is_create_on_first_use: bool = True
     # Transactions and large events: how many a session may have under way, in how many parts and bytes each. 0 bytes: half of the
     # journal, so that one alone can never fill it.
     assemblies_max: int = 32
     parts_max: int = 1 << 20
     large_bytes_max: int = 0
-    # A transaction, or a large event on its way, in which nothing comes for so long is given up: it keeps space from others.
+    # Limits on things that a user may make without a rule: temporary destinations of one session, and of one user; durable
+    # producers of one user, which stay until they are forgotten. Far more than our own clients make; a recorder is one producer.
+    session_temporaries_max: int = 1_000
+    user_temporaries_max: int = 10_000
+    user_producers_max: int = 10_000
+    # A transaction, or a large event on its way, is abandoned when no part comes for so long: it keeps space from others.
     assembly_idle_ms: int = 300_000
     # A stage belongs to no session: only time tells that nobody will publish it.
     stage_idle_ms: int = 3_600_000
-    # Commands applied before a new snapshot is worth its writing, so that replay after a crash stays short.
+    # Bytes of commands after which a new snapshot is saved, so that replay after a crash stays short.
     snapshot_bytes: int = 32 << 20
 
     @property
     def assembly_bytes_max(self) -> int:
         return self.large_bytes_max or self.journal.size_bytes // 2
+
+    @property
+    def former_grace_ms(self) -> int:
+        """How long sessions from before a start may come back."""
+        return self.session_grace_ms if self.start_grace_ms is None else self.start_grace_ms
 
     def __post_init__(self) -> None:
         if not 1 <= self.assemblies_max <= 32:
@@ -94,14 +112,18 @@ class NodeSettings:
             raise BadSetting("large_bytes_max and parts_max are not negative; 0 bytes means half of the journal")
         positive = (
             "session_grace_ms",
-            "start_grace_ms",
             "heartbeat_ms",
             "window",
             "link_bytes_max",
             "snapshot_bytes",
             "assembly_idle_ms",
             "stage_idle_ms",
+            "session_temporaries_max",
+            "user_temporaries_max",
+            "user_producers_max",
         )
+        if self.former_grace_ms < 0:
+            raise BadSetting(f"start_grace_ms is not negative, and {self.start_grace_ms} is", setting="start_grace_ms")
         for setting in positive:
             if getattr(self, setting) <= 0:
                 raise BadSetting(f"{setting} must be positive, not {getattr(self, setting)}", setting=setting)
@@ -110,7 +132,7 @@ class NodeSettings:
 
     @classmethod
     def of(cls, **given: Any) -> NodeSettings:
-        """Settings from names and values; an unknown name is refused with the ones there are."""
+        """Settings from names and values. BadSetting for an unknown name lists the known ones."""
         known = {entry.name for entry in fields(cls)}
         for name in given:
             if name not in known:

@@ -1,6 +1,1 @@
-"""Recording without a server: events are on disk when `record` returns, and are forwarded when somebody can take them."""
-
-from holdfast.recorder.contents import RecorderContents
-from holdfast.recorder.recorder import Recorded, Recorder
-
-__all__ = ["Recorded", "Recorder", "RecorderContents"]
+"""The recorder: keeps events on disk without a server, and forwards them when one can take them."""

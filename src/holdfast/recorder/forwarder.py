@@ -1,9 +1,9 @@
-"""Forwarding what a recorder holds: once, or from a thread of its own for as long as the recorder is open.
+"""The forwarder: sends the events of a recorder, once, or from a thread of its own while the recorder is open.
 
     recorder ─▶ read a stretch ─▶ send, as far as the window goes ─▶ receipted ─▶ released
 
-Nothing is forgotten here before the other side has it on disk, and what is sent again is dropped there by its sequence (rule
-6): whichever side dies at whichever moment, each event arrives once, in order.
+An event is released here only after the other side has it on disk, and an event that is sent again is dropped there by its
+sequence (rule 6). So each event arrives once and in order, even if one side dies at any moment.
 """
 
 from __future__ import annotations
@@ -15,42 +15,43 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.client.forwarding import Forwarding, ReadyCommand, open_forwarding
+from holdfast.client.connection.connection import ANSWER_S, TIMEOUT_S, open_forwarding
+from holdfast.client.sending.batch_forwarder import BatchForwarder, ReadyCommand
 from holdfast.client.url import without_password
 from holdfast.errors import Damaged, HoldfastError, Refused, TimedOut
 
 if TYPE_CHECKING:
     from holdfast.recorder.recorder import Recorder
 
-# The forwarder's own words must not be recorded and forwarded in turn: the logging handler leaves out everything below
+# The log lines of the forwarder must not be recorded and forwarded in turn: the logging handler leaves out all loggers below
 # "holdfast".
 log = logging.getLogger("holdfast.recorder")
 
 BACK_OFF_MIN_S = 0.1
 BACK_OFF_MAX_S = 5.0
-# How long the forwarder waits for a first link before it says that there is none, and tries again.
+# The forwarder waits so long for a first link before it reports that there is none, and tries again.
 OPEN_TIMEOUT_S = 10.0
 
 
 class Forwarded(msgspec.Struct, frozen=True):
-    """`count` events were sent, and are durable there; `skipped` had arrived before."""
+    """`count` events were sent and are durable there; `skipped` events had arrived before."""
 
     count: int
     skipped: int
 
 
 class _Progress:
-    """How far one connection has brought a recorder."""
+    """How far the events of a recorder were sent over one connection."""
 
-    def __init__(self, recorder: Recorder, forwarding: Forwarding) -> None:
+    def __init__(self, recorder: Recorder, forwarding: BatchForwarder) -> None:
         self.recorder = recorder
         self.forwarding = forwarding
         self.first = forwarding.receipted_through + 1
         self._next = self.first
         if forwarding.last_sequence > recorder.last:
             raise Damaged(
-                f"the server has {forwarding.last_sequence} events of this recorder, which itself knows of "
-                f"{recorder.last}: it is an old copy, and new events would be taken for old ones; record into a new folder",
+                f"the server has {forwarding.last_sequence} events of this recorder, which itself has only {recorder.last}: "
+                "its folder is an old copy, and new events would be taken for old ones; record into a new folder",
                 last_sequence=forwarding.last_sequence,
             )
         self.release()
@@ -59,8 +60,7 @@ class _Progress:
         self.recorder.release(self.forwarding.receipted_through)
 
     async def send(self, through: int) -> None:
-        """Send everything up to this sequence, and wait until it is receipted; what is, is released, whatever happens to the
-        rest."""
+        """Send everything up to this sequence, and wait for the receipts. Receipted events are released, even after an error."""
         try:
             while self._next <= through:
                 await self._send_stretch(through)
@@ -71,7 +71,7 @@ class _Progress:
         except Refused as problem:
             sequence = self.forwarding.receipted_through + 1
             raise type(problem)(
-                f"event {sequence} of the recorder was refused: {problem}. It and what follows are kept; mend it and try again",
+                f"event {sequence} of the recorder was refused: {problem}. It and all after it are kept; solve this, try again",
                 **{**problem.fields, "sequence": sequence},
             ) from problem
         finally:
@@ -79,18 +79,18 @@ class _Progress:
 
     async def _send_stretch(self, through: int) -> None:
         found = self.recorder.read(self._next, through)
-        assert found, "what is not receipted is still held"
+        assert found, "an event without a receipt is still held"
         for each in found:
             await self.forwarding.send(ReadyCommand(each.sequence, each.kind, each.command))
             self._next = each.sequence + 1
 
 
-async def _forward_once(recorder: Recorder, url: str, timeout: float) -> Forwarded:
+async def _forward_once(recorder: Recorder, url: str, timeout: float, answer_s: float) -> Forwarded:
     first, through = recorder.next_to_forward, recorder.last
     deadline = asyncio.get_running_loop().time() + timeout
     try:
         async with (
-            open_forwarding(url, recorder.producer, first, timeout, "recorder") as forwarding,
+            open_forwarding(url, recorder.producer, first, timeout, "recorder", answer_s) as forwarding,
             asyncio.timeout_at(deadline),
         ):
             skipped = min(max(forwarding.last_sequence - first + 1, 0), through - first + 1)
@@ -104,19 +104,17 @@ async def _forward_once(recorder: Recorder, url: str, timeout: float) -> Forward
     return Forwarded(through - first + 1 - skipped, skipped)
 
 
-def forward(recorder: Recorder, url: str, timeout: float) -> Forwarded:
-    """Send what the recorder holds now. Not from inside a running loop, which this would stop meanwhile."""
+def forward(recorder: Recorder, url: str, timeout: float | None) -> Forwarded:
+    """Send what the recorder holds now. Do not call it in a running loop, which it would stop meanwhile."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(_forward_once(recorder, url, timeout))
-    raise Refused(
-        "forward() waits, and this is a running loop; use asyncio.to_thread(recorder.forward, url), or start_forwarding"
-    )
+        return asyncio.run(_forward_once(recorder, url, timeout or TIMEOUT_S, timeout or ANSWER_S))
+    raise Refused("forward() would stop this running loop; use asyncio.to_thread(recorder.forward, url), or start_forwarding")
 
 
 class Forwarder:
-    """Sends what is held and what is recorded, until it is stopped. Goes on through every failure; `problem` is the last one."""
+    """Sends what is held and what is recorded, until it is stopped. It goes on after every failure; `problem` is the last one."""
 
     def __init__(self, recorder: Recorder, url: str) -> None:
         self.url = without_password(url)
@@ -130,11 +128,11 @@ class Forwarder:
         self._thread.start()
 
     def wake(self) -> None:
-        """Something was recorded."""
+        """Tell it that something was recorded."""
         self._tell(self._woken)
 
     def stop(self, timeout: float) -> None:
-        """End within the timeout; what is not receipted by then stays in the recorder."""
+        """End within the timeout; events without a receipt by then stay in the recorder."""
         self._tell(self._stopping)
         self._thread.join(timeout)
 
@@ -166,6 +164,8 @@ class Forwarder:
                 await self._forward_what_comes()
             except HoldfastError as problem:
                 self._note(problem)
+            except Exception as problem:  # a fault of ours: the forwarder must go on all the same
+                self._note(Refused(f"forwarding failed: {problem!r:.200}"))
             if self._recorder.next_to_forward > before:
                 back_off_s = BACK_OFF_MIN_S
             await asyncio.sleep(back_off_s)
@@ -184,5 +184,5 @@ class Forwarder:
 
     def _note(self, problem: HoldfastError) -> None:
         if self.problem is None or self.problem.sentence != problem.sentence:
-            log.warning("not forwarded to %s, trying again: %s", self.url, problem)
+            log.warning("recorded events are not forwarded to %s, trying again: %s", self.url, problem)
         self.problem = problem

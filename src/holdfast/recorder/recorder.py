@@ -4,55 +4,57 @@
                      │
                      └─▶ forward, start_forwarding ─▶ any URL ─▶ receipted there ─▶ space free again
 
-For what happens before there is anyone to tell: while a machine starts, while the server is away, while the disk is full. What
-it holds is forwarded in order and counts once, whichever side crashes (A6, rule 6).
+It is for times when no server can be reached: while a machine starts, while the server is away, while the disk is full. Its
+events are forwarded in order and count once, even if one side crashes (A6, rule 6).
 
-Threads may share a recorder. Those that record at the same moment share one sync: whoever gets the journal first writes what
-all have noted.
+Threads may share a recorder. Those that record at the same moment share one sync: the first to get the journal writes the events
+of all.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
-from holdfast.channel.journal.draft import Draft, Outcome
-from holdfast.client.outgoing import EventFields, Outgoing, prepare
+from holdfast.channel.journal.run import Draft, Outcome
+from holdfast.client.receipt import naming
+from holdfast.client.sending.outgoing import EventFields, Outgoing, prepare
 from holdfast.destination import name
 from holdfast.errors import BadEvent, Blocked, Closed, HoldfastError, OutcomeUnknown, Refused
 from holdfast.event import batch, identifier
-from holdfast.node.boot import Recorded as Command
-from holdfast.recorder.contents import SIZE_BYTES_DEFAULT, Kind, RecorderContents
+from holdfast.recorder.recorder_contents import SIZE_BYTES_DEFAULT, Kind, RecordedCommand, RecorderContents
 
 if TYPE_CHECKING:
     from holdfast.recorder.forwarder import Forwarded, Forwarder
 
 SOURCE_DEFAULT = "holdfast/recorder"
-# Records and bytes that are read at once to be forwarded: nobody who records waits long, and memory stays small.
+# Records and bytes that are read at once to be forwarded: recording threads wait only shortly, and memory stays small.
 READ_RECORDS_MAX = 256
 READ_BYTES_MAX = 1 << 20
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """The event is durable here. `sequence` counts what this recorder ever recorded, from 1."""
+    """The event is durable here. `sequence` counts all events of this recorder, from 1."""
 
     sequence: int
     identifier: int | str
 
     @property
     def id(self) -> str:
-        """The id of the event: the one it was recorded with, or the one that was given to it."""
+        """The id of the event: the one it was recorded with, or a new one."""
         return self.identifier if isinstance(self.identifier, str) else identifier.to_text(self.identifier)
+
+    def __repr__(self) -> str:
+        return f"Recorded(number {self.sequence}, id={self.id!r})"
 
 
 class _Noted:
-    """An event that waits to be written by whoever has the journal."""
+    """An event that waits to be written by the thread that has the journal."""
 
     __slots__ = ("draft", "outcome")
 
@@ -63,14 +65,16 @@ class _Noted:
 
 class Recorder:
     def __init__(self, folder: str | Path, size_bytes: int = SIZE_BYTES_DEFAULT, source: str = SOURCE_DEFAULT) -> None:
-        """Open, or create, the recorder of a folder. `source` is that of events which name none. An event may have up to an
-        eighth of `size_bytes`."""
+        """Open or create the recorder of a folder. `source` is that of events which name none.
+
+        An event may have up to an eighth of `size_bytes`.
+        """
         self._contents: RecorderContents | None = RecorderContents.open(folder, size_bytes)
         self._folder = str(folder)
         self._source = source
         self._owner = os.getpid()
-        self._noting = threading.Lock()  # guards the list of what waits, and the ids
-        self._journal = threading.RLock()  # guards the contents
+        self._noted_lock = threading.Lock()  # guards the list of what waits, and the ids
+        self._contents_lock = threading.RLock()  # guards the contents
         self._noted: list[_Noted] = []
         self._forwarder: Forwarder | None = None
 
@@ -83,22 +87,24 @@ class Recorder:
     # --- recording ---------------------------------------------------------------------------------------------------
 
     def record(self, data: Any, destination: str, kind: Kind = "queue", **fields: Unpack[EventFields]) -> Recorded:
-        """Data, or an Event, to a destination; on disk when this returns.
+        """Record data, or an Event, for a destination. It is on disk when this returns.
 
-        Blocked: there is no room. BadEvent, BadName, TooLarge: it could never be sent. In all of these nothing was recorded.
+        Blocked: there is no room. BadEvent, BadName, TooLarge: it could never be sent. In all these cases nothing was recorded.
         """
         name.check_destination(destination)
         if kind not in ("queue", "topic"):
             raise BadEvent(f"a destination is a queue or a topic, not {kind!r}", kind=str(kind))
         event = prepare(data, fields)
         contents = self._opened()
-        with self._noting:
+        with self._noted_lock:
             first_id = contents.take_id()
             noted = _Noted(contents.draft(kind, destination, self._batch(event, first_id)))
             self._noted.append(noted)
-        with self._journal:
+        with self._contents_lock:
             if noted.outcome == 0:
                 self._write()
+        if isinstance(noted.outcome, OutcomeUnknown):
+            raise naming(noted.outcome, (Recorded(0, event.id or first_id).id,))
         if isinstance(noted.outcome, HoldfastError):
             raise noted.outcome
         if self._forwarder is not None:
@@ -108,13 +114,13 @@ class Recorder:
     def _batch(self, event: Outgoing, first_id: int) -> bytes:
         return batch.encode(
             (event.head,), (event.body,), source=self._source, first_id=first_id, priority=event.priority,
-            not_before_ms=time.time_ns() // 1_000_000 + event.delay_ms if event.delay_ms else 0,
+            not_before_ms=event.not_before_ms,
             earliest_expiry_ms=event.expires_at_ms, latest_expiry_ms=event.expires_at_ms, has_groups=event.has_group,
         )  # fmt: skip
 
     def _write(self) -> None:
-        """Write what all have noted, with one sync. What does not fit is refused by itself; the others are durable."""
-        with self._noting:
+        """Write the noted events of all threads, with one sync. An event that does not fit is refused; the others are durable."""
+        with self._noted_lock:
             noted, self._noted = self._noted, []
         try:
             outcomes = self._opened().write([each.draft for each in noted])
@@ -129,8 +135,8 @@ class Recorder:
 
     def _explained(self, problem: Blocked) -> Blocked:
         return Blocked(
-            f"recorder {self._folder} is full and this event was not recorded; what it holds ({self.held} events) is safe, "
-            "and there is room again when it is forwarded",
+            f"recorder {self._folder} is full and this event was not recorded; its {self.held} events are safe, and there is "
+            "room again when they are forwarded",
             held=self.held,
         )
 
@@ -138,13 +144,13 @@ class Recorder:
 
     @property
     def held(self) -> int:
-        """How many events are recorded and not known to be durable elsewhere."""
+        """The number of events that are recorded and not known to be durable elsewhere."""
         contents = self._opened()
         return contents.last + 1 - contents.first
 
     @property
     def free_bytes(self) -> int:
-        """How much more can be recorded, heads included, before it is full."""
+        """Bytes that can still be recorded, heads included, before it is full."""
         return self._opened().free_bytes
 
     @property
@@ -159,14 +165,14 @@ class Recorder:
 
     @property
     def last(self) -> int:
-        """The sequence of the newest record; 0 when there never was one."""
+        """The sequence of the newest record; 0 before the first."""
         return self._opened().last
 
-    def read(self, start: int, through: int) -> list[Command]:
-        """Ready commands from sequence `start` on, not past `through`, as many as are convenient at once."""
-        found: list[Command] = []
+    def read(self, start: int, through: int) -> list[RecordedCommand]:
+        """Return ready commands from sequence `start` on, not past `through`, as many as are convenient at once."""
+        found: list[RecordedCommand] = []
         size = 0
-        with self._journal:
+        with self._contents_lock:
             for each in self._opened().commands(start):
                 if each.sequence > through or len(found) >= READ_RECORDS_MAX or size >= READ_BYTES_MAX:
                     break
@@ -175,40 +181,39 @@ class Recorder:
         return found
 
     def release(self, through: int) -> None:
-        """Everything up to this sequence is durable elsewhere."""
-        with self._journal:
+        """Free the space of events up to this sequence: they are durable elsewhere."""
+        with self._contents_lock:
             self._opened().release(through)
 
     # --- forwarding --------------------------------------------------------------------------------------------------
 
-    def forward(self, url: str, timeout: float = 30.0) -> Forwarded:
-        """Send what is held now, in order, and wait until it is durable there. What could not be sent stays, and can be sent
-        later."""
+    def forward(self, url: str, timeout: float | None = None) -> Forwarded:
+        """Send what is held now, in order, and wait until it is durable there. Unsent events stay, and can be sent later."""
         from holdfast.recorder.forwarder import forward
 
         return forward(self, url, timeout)
 
     def start_forwarding(self, url: str) -> Forwarder:
-        """Send what is held, and from now on what is recorded, from a thread of its own, for as long as the recorder is open."""
+        """Send what is held, and from now on what is recorded, from a thread of its own, while the recorder is open."""
         from holdfast.client.url import parse
         from holdfast.recorder.forwarder import Forwarder
 
         self._opened()
         parse(url)
         if self._forwarder is not None:
-            raise Refused(f"recorder {self._folder} is being forwarded to {self._forwarder.url} already; stop that first")
+            raise Refused(f"recorder {self._folder} is already forwarded to {self._forwarder.url}; stop that first")
         self._forwarder = Forwarder(self, url)
         return self._forwarder
 
     def stop_forwarding(self, timeout: float = 5.0) -> None:
-        """End the forwarder; what it has not sent stays here."""
+        """End the forwarder; unsent events stay here."""
         forwarder, self._forwarder = self._forwarder, None
         if forwarder is not None:
             forwarder.stop(timeout)
 
     def close(self) -> None:
         self.stop_forwarding()
-        with self._journal:
+        with self._contents_lock:
             contents, self._contents = self._contents, None
             if contents is not None and os.getpid() == self._owner:
                 contents.close()

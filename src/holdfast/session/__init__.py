@@ -1,0 +1,1 @@
+"""Sessions, as their client manager sees them. Pure."""

@@ -1,14 +1,15 @@
-"""A session as its client manager sees it: a client's conversation, which outlives the links it runs over.
+"""A session as its client manager sees it: the conversation of a client, which outlives the links it runs over.
 
     present ── link lost ──▶ away ── resumed in time ──▶ present
                               └──── grace over ────────▶ gone (detach becomes a command)
 
-It knows its receivers and producers, refuses what does not belong to it, and bounds what a client can have outstanding. It
-holds no event: what is in flight is known to `delivery`, what is unreceipted to the client. Pure: the caller brings the time.
+It knows its receivers and producers, refuses requests for others, and bounds how much a client can have outstanding. It holds no
+event: `delivery` knows those in flight, the client those without a receipt. Pure: the caller brings the time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from holdfast.errors import Detached, ProtocolError
@@ -18,9 +19,13 @@ QUESTIONS_MAX = 4_096
 VERDICTS_MAX = 32
 # Parts of assemblies one session may have unreceipted: at most so many MiB wait for the disk.
 PARTS_MAX = 32
+# Assemblies that one session is known to have begun: more than it may have under way.
+ASSEMBLIES_MAX = 64
 RECEIVERS_MAX = 10_000
 PRODUCERS_MAX = 1_000
 PRODUCER_LENGTH_MAX = 255
+# The name that a client gives to a session, for people.
+NAME_LENGTH_MAX = 255
 
 
 class ReceiverPlace(NamedTuple):
@@ -31,7 +36,7 @@ class ReceiverPlace(NamedTuple):
 
 
 class Rights(Protocol):
-    """What the user of a session may do; the rules themselves are in `access`."""
+    """The rights of the user of a session; the rules themselves are in `access`."""
 
     user: str
 
@@ -43,16 +48,16 @@ class Rights(Protocol):
 
 
 def owned(id: str, user: str) -> str:
-    """The id with its owner in it, so that whoever remembers the id, also across a restart, remembers the owner."""
+    """Return the id with its owner in it, so that everyone who keeps the id keeps the owner, also across a restart."""
     return f"{id}/{user}" if user else id
 
 
-# How the id of a session begins that ends with its link: so it is known for one after a restart, too.
+# The id of a session that ends with its link begins so: it is recognised after a restart, too.
 _PASSING = "once-"
 
 
 def passing(id: str) -> str:
-    """The id of a session that is not resumed."""
+    """Return the id of a session that is never resumed."""
     return _PASSING + id
 
 
@@ -65,24 +70,25 @@ def owner_of(id: str) -> str:
 
 
 def stages_of(id: str) -> str:
-    """What stands where a session is named, for what belongs to none but to the user of this one: stages."""
+    """Return the name used in place of a session for stages: they belong to the user of this session, not to it."""
     return f"/{owner_of(id)}"
 
 
 class Session:
     def __init__(self, id: str, name: str, window: int) -> None:
         self.id = id
-        self.name = name
+        self.name = name[:NAME_LENGTH_MAX]
         self.rights: Rights | None = None  # everyone may do everything
-        self.denials: set[tuple[str, str]] = set()  # (action, destination) that were written to the log
+        self.on_denied: Callable[[str, str, str], None] = lambda user, action, destination: None
         self.receivers: dict[int, ReceiverPlace] = {}
-        self.producers: dict[str, bool] = {}
-        self.client = ""  # made by the client once, the same for all its sessions: whose events "not my own" means
+        self.producers: dict[str, bool] = {}  # whether it is open: before its opening is answered, it may be another user's
+        self.client = ""  # made by the client once, the same for all its sessions: "not my own" events are those of others
         self.is_introduced = False  # destinations were told of it
-        self.is_closing = False  # its end is on the way: nothing more is opened in it
+        self.is_closing = False  # nothing more is opened in it
         self.away_since_ms: int | None = None
         self._window = window
         self.unreceipted = 0
+        self.assemblies: dict[str, None] = {}  # the newest that have begun
         self._parts = 0
         self._unanswered = 0
 
@@ -99,56 +105,67 @@ class Session:
 
     def receiver(self, number: int) -> ReceiverPlace:
         place = self.receivers.get(number)
-        if place is None:  # never attached, or closed by the server while this was on its way
-            raise Detached(f"receiver {number} of session {self.id} is not attached; attach it first, discard what it held")
+        if place is None:  # never attached, or closed by the server while this request was on its way
+            raise Detached(f"receiver {number} of session {self.id} is not attached; discard its events and attach it first")
         return place
 
-    def open_producer(self, producer: str, is_durable: bool) -> None:
-        if len(producer) > PRODUCER_LENGTH_MAX or len(self.producers) >= PRODUCERS_MAX:
+    def open_producer(self, producer: str, is_open: bool) -> None:
+        """Open a producer, or keep a place for it until it `is_open`."""
+        is_new = producer not in self.producers
+        if len(producer) > PRODUCER_LENGTH_MAX or (is_new and len(self.producers) >= PRODUCERS_MAX):
             raise ProtocolError(
                 f"a session opens at most {PRODUCERS_MAX} producers, named with at most {PRODUCER_LENGTH_MAX} characters; "
-                "forget those that send no more"
+                "forget those that no longer send"
             )
-        self.producers[producer] = is_durable
+        self.producers[producer] = is_open or self.producers.get(producer, False)
+
+    def drop_unopened(self, producer: str) -> None:
+        """Drop a producer whose opening was refused."""
+        if not self.producers.get(producer):
+            self.producers.pop(producer, None)
 
     def check_producer(self, producer: str) -> None:
-        if producer not in self.producers:
+        if not self.producers.get(producer):
             raise ProtocolError(f"producer {producer!r} was not opened in session {self.id}; open it first", producer=producer)
 
     def sent(self) -> None:
-        """A batch came in; at most the window may be unreceipted."""
+        """Count a batch that came in; at most the window may be unreceipted."""
         if self.unreceipted >= self._window:
-            raise ProtocolError(f"session {self.id} has {self._window} batches unreceipted and sends another; wait for receipts")
+            raise ProtocolError(f"session {self.id} sends a batch while {self._window} are unreceipted; wait for receipts")
         self.unreceipted += 1
 
     def receipted(self) -> None:
         self.unreceipted -= 1
 
     def part_sent(self) -> None:
-        """A part of an assembly came in; they have a window of their own, so that producers are not held up by them."""
+        """Count a part that came in. Parts have a window of their own, so that they do not hold up producers."""
         if self._parts >= PARTS_MAX:
-            raise ProtocolError(f"session {self.id} has {PARTS_MAX} parts unreceipted and sends another; wait for receipts")
+            raise ProtocolError(f"session {self.id} sends a part while {PARTS_MAX} are unreceipted; wait for receipts")
         self._parts += 1
+
+    def begin_assembly(self, name: str) -> None:
+        """Note that a part of this assembly was taken."""
+        self.assemblies[name] = None
+        if len(self.assemblies) > ASSEMBLIES_MAX:
+            del self.assemblies[next(iter(self.assemblies))]
 
     def part_receipted(self) -> None:
         self._parts -= 1
 
     def asked(self) -> None:
         if self._unanswered >= QUESTIONS_MAX + VERDICTS_MAX * len(self.receivers):
-            raise ProtocolError(
-                f"session {self.id} has {self._unanswered} questions unanswered and asks another; wait for answers"
-            )
+            raise ProtocolError(f"session {self.id} asks a question while {self._unanswered} are unanswered; wait for answers")
         self._unanswered += 1
 
     def answered(self) -> None:
         self._unanswered -= 1
 
     def went_away(self, now_ms: int) -> None:
-        """Its link is lost."""
+        """Note that its link is lost. The time is that of a steady clock, here and in `is_overdue`."""
         self.away_since_ms = now_ms
 
     def came_back(self) -> None:
-        """It is on a new link. What was outstanding on the old one is answered to nobody, and does not count here."""
+        """Note that it is on a new link. Requests of the old link are answered to nobody, and do not count here."""
         self.away_since_ms = None
         self.unreceipted = 0
         self._parts = 0

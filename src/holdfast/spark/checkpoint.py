@@ -1,13 +1,14 @@
-"""What a power cut leaves of a checkpoint: names without content, and what to do about them.
+"""Mending a checkpoint after a power cut, which leaves files with a name and no content.
 
     checkpoint/metadata      the id of the query
     checkpoint/offsets/41    how far batch 41 goes; written before anything of it is read
     checkpoint/commits/41    batch 41 is where it belongs; written after the sink has committed it
 
 Spark writes each file whole before it gets its name, syncs none of them, and will not start a query whose newest file is empty.
-Our sinks make a batch's offsets durable before they commit it (`writing.make_plan_durable`), and our source makes its commit
-durable before it confirms. So what can be half on disk is the newest offsets, of a batch that no sink has committed, and the
-newest commit, of a batch whose repetition the sink will know. Both are set aside: the batch is planned again, or comes again.
+Our sinks make a batch's offsets durable before they commit it (`sink.stage_writer.make_plan_durable`), and our source makes its
+commit durable before it confirms. So only two files can be half on disk: the newest offsets, of a batch that no sink has
+committed, and the newest commit, of a batch whose repetition the sink will know. Both are set aside: the batch is planned again,
+or comes again.
 
 A query must not be running when its checkpoint is mended. Anything else that cannot be read is damage, and is left alone.
 """

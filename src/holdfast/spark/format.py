@@ -4,8 +4,8 @@
     spark.read.format("holdfast").option("url", …).option("destinations", "orders")
     frame.writeStream.format("holdfast"), frame.write.format("holdfast")
 
-What there is to be set is in `options`, what the columns are in `schema`. Columns that are not wanted are left out with the
-option `columns`, or by giving a schema that lacks them: then they are not made.
+Options are in `options`, columns in `columns.schema`. Leave columns out with the option `columns`, or with a schema that lacks
+them: then they are not made.
 """
 
 from __future__ import annotations

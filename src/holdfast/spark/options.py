@@ -1,8 +1,9 @@
 """The options of the source and the sink, checked before anything is opened.
 
     both          url, password, timeout
-    reads         destinations, match, subscription, selector, format, dataSchema, columns, minPartitions
-    streams       maxEventsPerTrigger, maxBytesPerTrigger, sync, pollSeconds, onMismatch
+    reads         destinations, match, subscription, selector, format, dataSchema, properties, columns, minPartitions
+    streams       maxEventsPerTrigger, maxBytesPerTrigger, minEventsPerTrigger, maxTriggerDelay, startingTime, startingPosition,
+                  sync, pollSeconds, onMismatch, failOnDataLoss
     batch reads   startPosition, endPosition, startTime, endTime
     sinks         destination, kind, scope, number, type, source, datacontenttype, priority, ttlSeconds, delaySeconds
 
@@ -17,32 +18,39 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Self, cast
 
 from holdfast.client import url as urls
-from holdfast.client.gathering import Kind
-from holdfast.client.outgoing import MILLISECONDS_MAX
-from holdfast.client.subscribing import Match
+from holdfast.client.receiving.receive_options import Match
+from holdfast.client.sending.batch_builder import Kind
+from holdfast.client.sending.outgoing import MILLISECONDS_MAX
 from holdfast.destination import name as names
 from holdfast.errors import BadName, BadPattern, BadSelector, BadSetting
 from holdfast.event.event import PRIORITY_DEFAULT, PRIORITY_MAX, TYPE_DEFAULT
-from holdfast.event.overlap import can_meet
-from holdfast.event.pattern import Pattern
-from holdfast.event.selector import parse_optional
-from holdfast.spark.columns.schema import FORMATS, Format, Layout
-from holdfast.spark.given import Given
+from holdfast.event.extent import Bounds
+from holdfast.event.pattern import Pattern, can_meet
+from holdfast.event.selector.selector import parse_optional
+from holdfast.spark.columns.schema import FORMATS, PROPERTY_FORMATS, Format, Layout, PropertyFormat
+from holdfast.spark.option_reader import OptionReader
 from holdfast.spark.sink.rows import RowSettings
 
 TIMEOUT_SECONDS = 60.0
-# Spark asks every 10 ms when nothing has come: the server is asked to answer only when something has, or after so long.
+# Spark asks every 10 ms when nothing has come and the query has no trigger interval: the server then answers when something has
+# come, or after so long at most.
 POLL_SECONDS = 1.0
+# The longest that fewer events than `minEventsPerTrigger` are held back; as Kafka's source has it.
+TRIGGER_DELAY_SECONDS = 900.0
 PARTITIONS_MAX = 4_096
 _INT64_MAX = (1 << 63) - 1
 
 _BOTH = ("url", "password", "timeout")
-_READS = ("destinations", "match", "subscription", "selector", "format", "dataSchema", "columns", "minPartitions")
-_STREAMS = ("maxEventsPerTrigger", "maxBytesPerTrigger", "sync", "pollSeconds", "onMismatch")
+_READS = ("destinations", "match", "subscription", "selector", "format", "dataSchema", "properties", "columns", "minPartitions")
+_STREAMS = (
+    "maxEventsPerTrigger", "maxBytesPerTrigger", "minEventsPerTrigger", "maxTriggerDelay", "startingTime", "startingPosition",
+    "sync", "pollSeconds", "onMismatch", "failOnDataLoss",
+)  # fmt: skip
 _BATCHES = ("startPosition", "endPosition", "startTime", "endTime")
 _SINKS = ("destination", "kind", "scope", "number", "type", "source", "datacontenttype", "priority", "ttlSeconds", "delaySeconds")
 
-_WILD = re.compile(r"[*?>]")
+# Wildcards, also those of MQTT and AMQP: `Pattern` refuses these, and says what to write.
+_WILD = re.compile(r"[*?>#+]")
 
 
 class Destination(NamedTuple):
@@ -58,7 +66,7 @@ def _elsewhere(**uses: tuple[str, ...]) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions:
-    """What streams and batch reads have in common."""
+    """The options that streams and batch reads share."""
 
     url: str = field(repr=False)
     password: str | None = field(repr=False, default=None)
@@ -73,7 +81,7 @@ class SourceOptions:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
         """BadSetting, or what else Holdfast says to a bad name, pattern or URL, for options that are not possible."""
-        given = Given(options, "a read", (*_BOTH, *_READS, *_STREAMS, *_BATCHES), _elsewhere(writing=_SINKS))
+        given = OptionReader(options, "a read", (*_BOTH, *_READS, *_STREAMS, *_BATCHES), _elsewhere(writing=_SINKS))
         return cls(**_of_source(given))
 
 
@@ -81,23 +89,28 @@ class SourceOptions:
 class StreamOptions(SourceOptions):
     events_max: int | None = None
     bytes_max: int | None = None
+    events_min: int | None = None
+    trigger_delay_s: float = TRIGGER_DELAY_SECONDS
+    starting: Bounds | None = None  # of a new stream: the first event that is read
     sync: float | Literal["local"] = "local"
     poll_seconds: float = POLL_SECONDS
     on_mismatch: Literal["fail", "continue"] = "fail"
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
-        given = Given(options, "a stream", (*_BOTH, *_READS, *_STREAMS), _elsewhere(batch_reads=_BATCHES, writing=_SINKS))
+        given = OptionReader(options, "a stream", (*_BOTH, *_READS, *_STREAMS), _elsewhere(batch_reads=_BATCHES, writing=_SINKS))
         given.server_url(is_file_possible=False)
         given.required("subscription", "'lake': the server remembers under this name how far the stream has come")
-        on_mismatch: Any = given.choice("onMismatch", ("fail", "continue"), "fail")
         return cls(
             **_of_source(given),
             events_max=given.whole("maxEventsPerTrigger", 1, _INT64_MAX),
             bytes_max=given.size("maxBytesPerTrigger", 1),
+            events_min=_events_min(given),
+            trigger_delay_s=given.duration_s("maxTriggerDelay", 0, 86_400, TRIGGER_DELAY_SECONDS),
+            starting=_starting(given),
             sync="local" if given.text("sync", "local").lower() == "local" else given.seconds("sync", 0, 86_400, 0),
             poll_seconds=given.seconds("pollSeconds", 0, 60, POLL_SECONDS),
-            on_mismatch=on_mismatch,
+            on_mismatch=_on_mismatch(given),
         )
 
 
@@ -112,7 +125,7 @@ class BatchOptions(SourceOptions):
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
-        given = Given(options, "a batch read", (*_BOTH, *_READS, *_BATCHES), _elsewhere(streams=_STREAMS, writing=_SINKS))
+        given = OptionReader(options, "a batch read", (*_BOTH, *_READS, *_BATCHES), _elsewhere(streams=_STREAMS, writing=_SINKS))
         made = cls(
             **_of_source(given),
             start_position=given.whole("startPosition", 0, _INT64_MAX),
@@ -145,7 +158,7 @@ class SinkOptions:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
         reads = _elsewhere(reading=(*_READS, *_STREAMS, *_BATCHES))
-        given = Given(options, "writing", (*_BOTH, *_SINKS), reads)
+        given = OptionReader(options, "writing", (*_BOTH, *_SINKS), reads)
         url = given.server_url(is_file_possible=False)
         priority = given.whole("priority", 0, PRIORITY_MAX)
         kind: Any = given.choice("kind", ("queue", "topic"), "topic")
@@ -182,10 +195,10 @@ class SinkOptions:
         )
 
 
-# --- what several have in common -------------------------------------------------------------------------------------
+# --- shared options ---------------------------------------------------------------------------------------------------
 
 
-def _of_source(given: Given) -> dict[str, Any]:
+def _of_source(given: OptionReader) -> dict[str, Any]:
     url = given.server_url(is_file_possible=True)
     return {
         "url": url,
@@ -200,7 +213,7 @@ def _of_source(given: Given) -> dict[str, Any]:
     }
 
 
-def _destinations(given: Given) -> tuple[Destination, ...]:
+def _destinations(given: OptionReader) -> tuple[Destination, ...]:
     """Names and wildcards, divided by commas; or one regular expression, in which a comma is a comma."""
     text = given.required("destinations", "'orders' or 'alerts.*,orders'")
     match = given.choice("match", ("name", "glob", "regex"), "glob")
@@ -223,7 +236,7 @@ def _destination(text: str, match: str) -> Destination:
 
 
 def _check_apart(destinations: tuple[Destination, ...]) -> None:
-    """What is named twice would be read twice."""
+    """Refuse a destination that is named twice: it would be read twice."""
     for index, each in enumerate(destinations):
         for other in destinations[:index] + destinations[index + 1 :]:
             if each.name == other.name or (each.match == "name" and other.match == "glob" and _fits(other, each.name)):
@@ -243,7 +256,7 @@ def _fits(pattern: Destination, name: str) -> bool:
     return Pattern.glob(pattern.name).matches(name)
 
 
-def _subscription(given: Given) -> str:
+def _subscription(given: OptionReader) -> str:
     name = given.text("subscription")
     try:
         if name:
@@ -253,7 +266,7 @@ def _subscription(given: Given) -> str:
     return name
 
 
-def _selector(given: Given) -> str | None:
+def _selector(given: OptionReader) -> str | None:
     text = given.text("selector") or None
     try:
         parse_optional(text)
@@ -262,13 +275,44 @@ def _selector(given: Given) -> str | None:
     return text
 
 
-def _layout(given: Given) -> Layout:
+def _layout(given: OptionReader) -> Layout:
     format = cast("Format", given.choice("format", FORMATS, "binary"))
     columns = tuple(name.strip() for name in given.text("columns").split(",")) if given.has("columns") else None
-    return Layout.of(columns, format, given.text("dataSchema"))
+    properties = cast("PropertyFormat", given.choice("properties", PROPERTY_FORMATS, "text"))
+    return Layout.of(columns, format, given.text("dataSchema"), properties)
 
 
-def _sent_to(given: Given) -> str | None:
+def _events_min(given: OptionReader) -> int | None:
+    least, most = given.whole("minEventsPerTrigger", 1, _INT64_MAX), given.whole("maxEventsPerTrigger", 1, _INT64_MAX)
+    if least is not None and most is not None and least > most:
+        raise BadSetting(
+            f"option minEventsPerTrigger = {least} is more than maxEventsPerTrigger = {most}; exchange them",
+            setting="minEventsPerTrigger",
+        )
+    return least
+
+
+def _starting(given: OptionReader) -> Bounds | None:
+    position, time_us = given.whole("startingPosition", 0, _INT64_MAX), given.moment_us("startingTime")
+    if position is None and time_us is None:
+        return None
+    return Bounds(start_position=position or 0, start_us=time_us or 0)
+
+
+def _on_mismatch(given: OptionReader) -> Literal["fail", "continue"]:
+    """`failOnDataLoss=false` is Kafka's word for `onMismatch=continue`."""
+    is_loss_failure = given.choice("failOnDataLoss", ("true", "false"), "true") == "true"
+    default = "fail" if is_loss_failure else "continue"
+    chosen = given.choice("onMismatch", ("fail", "continue"), default)
+    if given.has("failOnDataLoss") and chosen != default:
+        raise BadSetting(
+            f"options failOnDataLoss and onMismatch = {chosen!r} contradict each other; leave one of them out",
+            setting="onMismatch",
+        )
+    return cast('Literal["fail", "continue"]', chosen)
+
+
+def _sent_to(given: OptionReader) -> str | None:
     name = given.text("destination") or None
     try:
         if name is not None:
@@ -279,7 +323,7 @@ def _sent_to(given: Given) -> str | None:
     return name
 
 
-def _scope(given: Given) -> str:
+def _scope(given: OptionReader) -> str:
     scope = given.text("scope")
     if bool(scope) != given.has("number"):
         raise BadSetting(

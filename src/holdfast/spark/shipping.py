@@ -1,11 +1,11 @@
-"""This package on its way to nodes that lack it, inside what Spark itself sends there.
+"""Shipping: this package travels to nodes that lack it, inside the data source that Spark sends there.
 
     here       the package, and what it cannot do without, in an archive; a data source that carries it
     there      unpacked once, where Spark keeps an application's files; found by `import` from then on
 
 Spark hands a data source from process to process by pickling it: on the driver to planners, to the query's own process, to the
-executors. What is defined here is pickled by value, so it must use nothing but Python and Spark at the top of the file; and all
-else that travels (readers, writers) is wrapped so that the archive is unpacked before its class is looked for.
+executors. This module is pickled by value, so its top level imports nothing but Python and Spark. Readers and writers are
+wrapped, so that the archive is unpacked before their classes are looked for.
 
 Modules with machine code are sent as they are here: the nodes need the same Python and the same kind of machine.
 """
@@ -34,7 +34,7 @@ Thing = TypeVar("Thing")
 cloudpickle: Any = _cloudpickle  # it has no types
 
 PACKAGE = "holdfast"
-# What a client needs beside Python: how frames are written, their checksums, selectors, patterns.
+# Packages that a client needs: for frames, checksums, selectors and patterns.
 NEEDED = ("msgspec", "crc32c", "lark", "re2")
 _LEFT_OUT = ("__pycache__", "tests", "cli", "simulation")
 
@@ -72,7 +72,10 @@ def arrive(archive: bytes) -> None:
     if not os.path.isdir(folder):
         unpacked = tempfile.mkdtemp(dir=os.path.dirname(folder))
         with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
-            opened.extractall(unpacked, filter="data")
+            if hasattr(tarfile, "data_filter"):
+                opened.extractall(unpacked, filter="data")
+            else:  # before Python 3.11.4; the archive is our own
+                opened.extractall(unpacked)
         try:
             os.rename(unpacked, folder)
         except OSError:  # another worker was first
@@ -92,13 +95,13 @@ def _room() -> str:
 
 
 def restore(archive: bytes, pickled: bytes) -> Any:
-    """What was pickled, in a process that may never have heard of its class."""
+    """Unpickle an object in a process that may lack its class."""
     arrive(archive)
     return pickle.loads(pickled)
 
 
 def aboard(thing: Thing, archive: bytes) -> Thing:
-    """The same object, which from now on takes the archive along when it is pickled."""
+    """Make an object take the archive along whenever it is pickled."""
     plain: Any = type(thing)
 
     def reduce(self: Any, protocol: Any) -> Any:

@@ -1,0 +1,1 @@
+"""The wire: frames between a client and a client manager, over TCP, TLS or within a process."""

@@ -1,16 +1,15 @@
-"""What may be said on a link, by whom, and when: a table. No I/O, no clock.
+"""The conversation on a link: a table says which frame may come when, and from whom. No I/O, no clock.
 
     SILENT ──Hello──▶ GREETING ──Welcome──▶ OPEN ──Goodbye──▶ ENDED
        └───────────────── Goodbye ─────────────────────────────▲
 
-Each end of a link has one `Conversation` in its role. It is told of everything that is said and heard; a frame that the table
-does not list is a ProtocolError and changes nothing. What a frame does to a session or a receiver is not decided here: only
-that it may come now, from this side, and whether it concerns the link (session 0) or a session.
+Each end of a link has one `Conversation` in its role, which sees every frame that is said or heard. A frame that the table does
+not list is a ProtocolError and changes nothing. The table decides only whether a frame may come now, from this side, and whether
+it concerns the link (session 0) or a session; its effect is decided elsewhere.
 
-Heartbeats are time without a clock: `tick(now)` says whether to ping and whether the other side is to be given up on. Frames
-are not timed one by one; a tick notices whether anything was said or heard since the tick before. A tick that comes late,
-because this process was stopped or busy, counts for no more than two punctual ones: we must not take our own silence for the
-other's.
+Heartbeats need no clock: `tick(now)` says whether to ping and whether to give up the other side. Frames are not timed one by one:
+a tick notices whether anything was said or heard since the tick before. A late tick, because this process was stopped or busy,
+counts for no more than two punctual ones: we must not take our own silence for the other's.
 """
 
 from __future__ import annotations
@@ -56,8 +55,9 @@ from holdfast.wire.frame import (
     Settle,
     Welcome,
 )
+from holdfast.wire.message import SENTENCE_LENGTH_MAX
 
-# Until the greeting has said how often the sides speak.
+# The heartbeat before the greeting has named one.
 HEARTBEAT_MS_DEFAULT = 5_000
 SILENT_HEARTBEATS_MAX = 3
 TICKS_PER_HEARTBEAT = 2
@@ -104,7 +104,7 @@ OF_EITHER = frozenset((PressureChanged,))
 
 
 class Tick(NamedTuple):
-    """What is due: frames to say on session 0, whether the other side is given up on, and when to tick again."""
+    """What is due: frames to say on session 0, whether to give up the other side, and when to tick again."""
 
     to_say: tuple[Message, ...]
     is_dead: bool
@@ -112,7 +112,7 @@ class Tick(NamedTuple):
 
 
 def choose_version(hello: Hello) -> int:
-    """The newest version both sides speak; ProtocolError for strangers, UnknownVersion when there is none."""
+    """Return the newest version both sides speak. ProtocolError for another protocol, UnknownVersion when there is none."""
     if hello.magic != MAGIC:
         raise ProtocolError(f"greeted with {hello.magic[:40]!r} where {MAGIC!r} was expected; this is another protocol's port")
     common = [version for version in hello.versions if version in VERSIONS]
@@ -125,12 +125,12 @@ def choose_version(hello: Hello) -> int:
 
 
 def farewell(error: HoldfastError | None = None) -> Goodbye:
-    """The last frame of a link, with the reason it ends."""
-    return Goodbye() if error is None else Goodbye(error.code, error.sentence)
+    """Return the last frame of a link, with the reason it ends."""
+    return Goodbye() if error is None else Goodbye(error.code, error.sentence[:SENTENCE_LENGTH_MAX])
 
 
 class Conversation:
-    """One end's knowledge of what was said on a link."""
+    """The state of the conversation, as one end of a link knows it."""
 
     def __init__(self, role: Role, heartbeat_ms: int = HEARTBEAT_MS_DEFAULT) -> None:
         self.role = role
@@ -144,13 +144,15 @@ class Conversation:
         self._ticked_at: float | None = None
 
     def say(self, session: int, message: Message) -> None:
-        """We are about to say this. ProtocolError, and nothing changed, if it is not our turn to."""
+        """Check what we are about to say. ProtocolError, and nothing changed, if we may not say it now."""
         self._move(self.role, self._sayable, session, message)
         self._has_said = True
 
     def hear(self, frame: Frame) -> Message | None:
-        """The other side said this; the reply that belongs to the link itself, if any. ProtocolError, and nothing changed, if
-        illegal."""
+        """Check what the other side said; return the reply of the link itself, if any.
+
+        ProtocolError, and nothing changed, if it may not say that now.
+        """
         message = frame.message
         self._move(self.role.other, self._hearable, frame.session, message)
         self._has_heard = True
@@ -187,7 +189,7 @@ class Conversation:
         self.heartbeat_ms = welcome.heartbeat_ms
 
     def tick(self, now: float) -> Tick:
-        """Time has come to `now` (seconds, any steady clock). Call it at the start and then whenever `again_in_s` has passed."""
+        """Return what is due at `now` (seconds, any steady clock). Call it at the start, and again after each `again_in_s`."""
         heartbeat_s = self.heartbeat_ms / 1000
         period_s = heartbeat_s / TICKS_PER_HEARTBEAT
         passed_s = 0.0 if self._ticked_at is None else min(now - self._ticked_at, 2 * period_s)

@@ -1,10 +1,10 @@
-"""Bytes in, frames out, however the bytes were cut on the way. No I/O.
+"""The decoder: bytes in, frames out, however the bytes were cut on the way. No I/O.
 
     fed whole       the frame is read where it lies; its body is a view of the bytes that came
     fed in pieces   the pieces are kept as they came, and joined when the last is there: one copy
 
-A frame that says it is too long is refused from its first four bytes, so that nobody can make us gather what we would refuse.
-Memory grows with what came, not with what was promised.
+A frame over the limit is refused from its first four bytes, so that nobody can make us gather it. Memory grows with the bytes
+that came, not with the length that was announced.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from collections.abc import Iterator
 from holdfast.wire.frame import FRAME_BYTES_MAX, LENGTH, Frame, check_length, decode
 
 _LENGTH_BYTES = LENGTH.size
-# A piece costs memory beside its bytes: whoever sends them one by one has them joined now and then.
+# So many bytes of an unfinished frame are enough to tell what it is.
+UNFINISHED_BYTES = 64
+# A piece costs memory beside its bytes: many small pieces are joined now and then.
 _PIECES_MAX = 64
+_PIECE_BYTES = 256
 
 
 class FrameDecoder:
-    """Decodes the bytes of one direction of one link. After an error it is of no further use: the place of the next frame is
-    lost."""
+    """Decodes the bytes of one direction of one link. After an error it cannot go on: the next frame is not found."""
 
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self.frame_bytes_max = frame_bytes_max
@@ -30,13 +32,27 @@ class FrameDecoder:
 
     @property
     def is_between_frames(self) -> bool:
-        """Nothing of an unfinished frame has come: a link that ends here ends in good order."""
+        """No unfinished frame is there: a link that ends here ends in good order."""
         return not self._gathered
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that these bytes complete, in order. To be run to its end.
+    @property
+    def unfinished(self) -> bytes:
+        """The first bytes of the unfinished frame."""
+        return bytes(self._pieces[0][:UNFINISHED_BYTES]) if self._pieces else b""
 
-        Raises TooLarge or ProtocolError at the frame that is wrong, after the ones before it were handed out.
+    @property
+    def held_bytes(self) -> int:
+        """The memory that an unfinished frame takes: all reads that hold a part of it."""
+        return sum(memoryview(piece.obj).nbytes + _PIECE_BYTES for piece in self._pieces)
+
+    def clear(self) -> None:
+        """Forget an unfinished frame: nothing more will come."""
+        self._pieces, self._gathered, self._wanted = [], 0, 0
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """Yield the frames that these bytes complete, in order. Run it to its end.
+
+        Raises TooLarge or ProtocolError at a wrong frame, after the frames before it.
         """
         at = 0
         view = memoryview(data)
@@ -62,7 +78,7 @@ class FrameDecoder:
             self._keep(view[at:])
 
     def _fill(self, view: memoryview) -> int:
-        """Take what the unfinished frame still lacks; how many bytes that was."""
+        """Take the bytes that the unfinished frame still lacks; return how many were taken."""
         taken = 0
         if not self._wanted:
             taken = _LENGTH_BYTES - self._gathered

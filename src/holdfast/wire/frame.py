@@ -1,4 +1,4 @@
-"""Frames: what a client and a client manager say to each other, on one link, for any number of sessions.
+"""Frames: how messages between a client and a client manager travel, on one link, for any number of sessions.
 
     length u32 │ kind u8 │ session u16 │ head length u32 │ head, msgpack array │ body       little-endian
 
@@ -19,7 +19,7 @@ opaque here (a batch command, or batches). A frame longer than the limit of the 
     CloseSession ──────────────────────────────────────▶ Answered
     Goodbye ◀──────────────────────────────────────────▶ Goodbye
                                                          ReceiverClosed, PressureChanged,
-                                                         DestinationPressure (told, not asked)
+                                                         DestinationPressure (without a question)
 
 Every question carries a token, unique in its session; the answer repeats it. Nothing is answered twice.
 """
@@ -32,6 +32,7 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.errors import ProtocolError, TooLarge
+from holdfast.event.event import NOT_READABLE
 from holdfast.wire.message import (
     Abandon,
     Answered,
@@ -137,7 +138,7 @@ class Frame(NamedTuple):
 
 
 def encode_lead(session: int, message: Message, body_length: int) -> bytes:
-    """Everything of a frame but its body, so that a body need not be copied to be sent. TooLarge past FRAME_BYTES_MAX."""
+    """Return a frame without its body, so that the body need not be copied. TooLarge past FRAME_BYTES_MAX."""
     head = _encoder.encode(message)
     if len(head) + body_length > FRAME_BYTES_MAX - LEAD_BYTES:
         raise TooLarge(
@@ -158,7 +159,7 @@ def check_length(length: int, frame_bytes_max: int) -> None:
 
 
 def decode(data: Buffer) -> Frame:
-    """A frame from all its bytes, the length included. The body stays where it lies."""
+    """Return the frame of these bytes, the length included. Its body is a view of them."""
     view = memoryview(data)
     _, kind, session, head_length = _LEAD.unpack_from(view)
     end = LEAD_BYTES + head_length
@@ -169,5 +170,5 @@ def decode(data: Buffer) -> Frame:
         raise ProtocolError(f"a frame's head of {head_length} bytes goes past its end", kind=kind)
     try:
         return Frame(session, decoder.decode(view[LEAD_BYTES:end]), view[end:])
-    except (msgspec.DecodeError, msgspec.ValidationError) as problem:
+    except NOT_READABLE as problem:
         raise ProtocolError(f"the head of a {KINDS[kind].__name__} frame cannot be read: {problem}", kind=kind) from problem

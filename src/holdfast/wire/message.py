@@ -1,5 +1,6 @@
-"""What a client and a client manager can say to each other: the heads of frames. Which of them when: `conversation`; as bytes:
-`frame`.
+"""The messages between a client and a client manager: the heads of frames.
+
+`conversation` says which of them may come when, `frame` how they look as bytes.
 """
 
 from __future__ import annotations
@@ -9,7 +10,11 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from holdfast.errors import HoldfastError, by_code
-from holdfast.event.bounds import EVERYTHING, Bounds
+from holdfast.event.extent import EVERYTHING, Bounds
+
+# Lengths of the texts of an error, in characters.
+SENTENCE_LENGTH_MAX = 16_000
+FIELD_LENGTH_MAX = 4_000
 
 
 class Message(msgspec.Struct, array_like=True, frozen=True):
@@ -25,10 +30,10 @@ class Hello(Message, frozen=True):
     name: str = ""  # of the client program, for people
     user: str = ""
     password: str = ""
-    client: str = ""  # made by the client once, the same on all its links: whose events "not my own" means
+    client: str = ""  # made by the client once, the same on all its links: "not my own" events are those of others
 
     def __repr__(self) -> str:
-        """Without the password: what is shown may be logged."""
+        """Show everything but the password: this text may be logged."""
         shown = "***" if self.password else ""
         return f"Hello(versions={self.versions}, name={self.name!r}, user={self.user!r}, password={shown!r})"
 
@@ -38,13 +43,16 @@ class Welcome(Message, frozen=True):
     version: int
     node: str
     frame_bytes_max: int
-    heartbeat_ms: int  # each side says something at least this often, and gives up after three times as long a silence
+    heartbeat_ms: int  # each side says something at least this often, and gives up after a silence of three heartbeats
     window: int  # batches a producer may have sent and not receipted
+    now_ms: int = 0  # the server's time, ms since 1970; 0: it does not tell
 
 
 class OpenSession(Message, frozen=True):
-    """`resume` is the session's id when the link was lost; "" for a new one. One that is not
-    `is_resumable` is given up at once when its link is lost."""
+    """`resume` is the id of the session when the link was lost; "" for a new one.
+
+    A session that is not `is_resumable` is given up at once when its link is lost.
+    """
 
     KIND = 3
     token: int
@@ -67,9 +75,11 @@ class CloseSession(Message, frozen=True):
 
 
 class OpenProducer(Message, frozen=True):
-    """`producer` "" asks for a new one. Answered with {"producer": id, "last_sequence": n, "receipts": [[sequence, entry], …]}:
-    every batch up to last_sequence is in the channel; receipts of the newest ones. Batches below `first_sequence` will not
-    come: they are durable elsewhere."""
+    """`producer` "" asks for a new one. Answered with {"producer": id, "last_sequence": n, "receipts": [[sequence, entry], …]}.
+
+    Every batch up to last_sequence is in the channel; the receipts are those of the newest ones. Batches below `first_sequence`
+    will not come: they are durable elsewhere.
+    """
 
     KIND = 6
     token: int
@@ -82,7 +92,7 @@ class Send(Message, frozen=True):
     """The body is a whole `BatchCommand` with its payload; the client manager appends it, with the time in its
     `accepted_us`. `token` = its sequence.
 
-    `kind` is what the producer takes the destination for; where it does not exist, it is created so.
+    `kind` is what the producer expects the destination to be; a missing one is created so.
     """
 
     KIND = 7
@@ -91,11 +101,15 @@ class Send(Message, frozen=True):
 
 
 class Receipted(Message, frozen=True):
+    """A batch is durable. Where its destination deduplicates, it is applied too, and `repeated` names events that came before:
+    (index of the first, how many, position of the event that the first of them repeats)."""
+
     KIND = 8
     token: int
     entry: int
     copies: int
     is_synced: bool
+    repeated: tuple[tuple[int, int, int], ...] = ()
 
 
 class Attach(Message, frozen=True):
@@ -103,7 +117,8 @@ class Attach(Message, frozen=True):
 
     For a topic, `subscription` names a subscription (durable unless said otherwise), or "" asks for a non-durable one of this
     receiver. `match` says that the destination is a pattern over the names of topics. `held` are the ranges the client still
-    holds when it attaches again after a lost link: they are not delivered again to anybody else.
+    holds when it attaches again after a lost link: nobody else gets them. `ahead` are the positions that the program has not got
+    yet, in the order in which it will; None for a client that does not say how far its program is.
     """
 
     KIND = 9
@@ -118,6 +133,9 @@ class Attach(Message, frozen=True):
     is_durable: bool = True
     is_shared: bool = False
     no_local: bool = False
+    replace: bool = False  # a durable subscription that is there on other terms, with what waits in it
+    is_owner: bool = False  # it reads by place, and its subscription is not deleted under it
+    ahead: bytes | None = None
 
 
 class Credit(Message, frozen=True):
@@ -127,6 +145,7 @@ class Credit(Message, frozen=True):
     receiver: int
     events: int
     bytes: int
+    handed: int = 0  # the position that the program got last; 0: none yet
 
 
 class Death(msgspec.Struct, array_like=True, frozen=True):
@@ -143,8 +162,8 @@ class Death(msgspec.Struct, array_like=True, frozen=True):
 class Slice(msgspec.Struct, array_like=True, frozen=True):
     """Events of one batch. `length` bytes of the body are a batch with just these events.
 
-    `is_adjoining`: no position of this backlog that this receiver was not handed lies between the slice before (also of the
-    frame before) and this one, so that one range may span both.
+    `is_adjoining`: one range may span this slice and the one before (also of the frame before). This receiver has got every
+    position of this backlog that lies between them.
     """
 
     first: int  # position
@@ -153,7 +172,7 @@ class Slice(msgspec.Struct, array_like=True, frozen=True):
     is_adjoining: bool
     length: int
     destination: str = ""  # where it was sent, when that is not where the receiver is attached
-    deaths: tuple[Death, ...] = ()  # of the dead queue: why all of these are there, oldest first
+    deaths: tuple[Death, ...] = ()  # in the dead queue: why these events are there, oldest first
     accepted_us: int = 0  # when it was accepted, microseconds since 1970; 0: not known
 
 
@@ -161,11 +180,12 @@ class Deliver(Message, frozen=True):
     KIND = 11
     receiver: int
     slices: list[Slice]
+    is_careful: bool = False  # one event at a time: a program may have died of one; Credit asks for the next
 
 
 class Settle(Message, frozen=True):
-    """What a recipient decided on positions it holds: confirm, release (after delay_ms; counted unless never looked at),
-    reject (reason).
+    """The verdict of a recipient on positions it holds: confirm, release (after delay_ms; counted unless the program never saw
+    them), reject (reason; code "unreadable" when their heads cannot be read).
     """
 
     KIND = 12
@@ -177,10 +197,15 @@ class Settle(Message, frozen=True):
     delay_ms: int = 0
     is_counted: bool = True
     reason: str = ""
+    code: Literal["", "unreadable"] = ""
+    number: int = 0  # counts the verdicts of this receiver from 1 on; a repetition on another link has the same number
+    events: int = 0  # how many events it is about; 0: not said
+    handed: int = 0  # as in Credit
+    wait: Literal["", "back-off", "exact"] = ""  # of a release that the program said: without a delay, or with one
 
 
 class DetachReceiver(Message, frozen=True):
-    """Close a receiver: what it holds is released uncounted; answered when that is applied."""
+    """Close a receiver: events it holds are released uncounted. Answered when that is applied."""
 
     KIND = 13
     token: int
@@ -188,9 +213,7 @@ class DetachReceiver(Message, frozen=True):
 
 
 class Manage(Message, frozen=True):
-    """`action` with its arguments, such as "create" {"name": …, "kind": …}; answered with a value. The list is in
-    node/request.
-    """
+    """An action of `node.administration.actions` with its arguments, such as "create" {"name": …}; answered with a value."""
 
     KIND = 14
     token: int
@@ -214,15 +237,20 @@ class Failed(Message, frozen=True):
 
     @classmethod
     def of(cls, token: int, error: HoldfastError) -> Failed:
-        fields = {name: value for name, value in error.fields.items() if isinstance(value, str | int | float | bool | None)}
-        return cls(token, error.code, error.family, error.sentence, fields)
+        """Return the message for an error. Long texts are cut, so that the frame fits."""
+        fields = {
+            name: value[:FIELD_LENGTH_MAX] if isinstance(value, str) else value
+            for name, value in error.fields.items()
+            if isinstance(value, str | int | float | bool | None)
+        }
+        return cls(token, error.code, error.family, error.sentence[:SENTENCE_LENGTH_MAX], fields)
 
     def error(self) -> HoldfastError:
         return by_code(self.code, self.sentence, self.fields, self.family)
 
 
 class ReceiverClosed(Message, frozen=True):
-    """The server closed a receiver (its destination was deleted, its session given up on); nothing more will come to it."""
+    """The server closed a receiver (its destination was deleted, its session given up); nothing more will come to it."""
 
     KIND = 17
     receiver: int
@@ -239,14 +267,16 @@ class PressureChanged(Message, frozen=True):
 
 class Ping(Message, frozen=True):
     KIND = 19
+    now_ms: int = 0  # a server's time, ms since 1970; 0: not told
 
 
 class Pong(Message, frozen=True):
     KIND = 20
+    now_ms: int = 0  # as in Ping
 
 
 class Goodbye(Message, frozen=True):
-    """The last thing said on a link. A code that is not "" says why it ends."""
+    """The last message on a link. A code that is not "" says why it ends."""
 
     KIND = 21
     code: str = ""
@@ -254,9 +284,7 @@ class Goodbye(Message, frozen=True):
 
 
 class ForgetProducer(Message, frozen=True):
-    """This producer sends no more: after a batch was refused, the numbers behind it have a hole, which is skipped (rule 6).
-    Answered when applied.
-    """
+    """This producer sends no more: the hole of a refused batch in its numbers is skipped (rule 6). Answered when applied."""
 
     KIND = 22
     token: int
@@ -264,9 +292,9 @@ class ForgetProducer(Message, frozen=True):
 
 
 class Browse(Message, frozen=True):
-    """Look at what waits, without taking it: at most `count` events from a cursor on (0: the oldest), those that match.
+    """Look at waiting events without taking them: at most `count` that match, from a cursor on (0: the oldest).
 
-    With `bytes`, whole batches in pages of about so many: for who reads much, and does not ask how often it was delivered.
+    With `bytes`, return whole batches in pages of about that size: for reading much, without the counts of deliveries.
     """
 
     KIND = 23
@@ -282,7 +310,7 @@ class Browse(Message, frozen=True):
 
 
 class Browsed(Message, frozen=True):
-    """The body is the batches, as in Deliver. `cursor` is where to go on."""
+    """The body holds the batches, as in Deliver. The next page begins at `cursor`."""
 
     KIND = 24
     token: int
@@ -295,8 +323,8 @@ class Part(Message, frozen=True):
     """The body is a whole `Part` command (rule 10); the client manager appends it, with the time if it has a
     batch. Answered with Receipted.
 
-    `kind` is what its sender takes the destination for, as in Send. The first fragment of a large event says where that is bound
-    for, so that what may not be sent there is refused before its body takes space.
+    `kind` is what its sender expects the destination to be, as in Send. The first fragment of a large event names its destination
+    (`bound_for`), so that an event that may not be sent there is refused before its body takes space.
     """
 
     KIND = 25
@@ -307,15 +335,16 @@ class Part(Message, frozen=True):
 
 
 class SettledPart(msgspec.Struct, array_like=True, frozen=True):
-    """What a transaction confirms of what one receiver holds."""
+    """Positions that a transaction confirms, of one receiver."""
 
     receiver: int
     ranges: bytes
     delivered_up_to: int = 0
+    handed: int = 0  # as in Credit
 
 
 class Commit(Message, frozen=True):
-    """All parts of an assembly become visible and all that is listed is confirmed, or nothing. Answered when applied."""
+    """All parts of an assembly become visible and all listed positions are confirmed, or nothing is. Answered when applied."""
 
     KIND = 26
     token: int
@@ -350,8 +379,8 @@ class Fragment(Message, frozen=True):
 
 
 class Publish(Message, frozen=True):
-    """All parts of these stages become visible, in this order, or nothing; and once: a number that is not above the last one of
-    its scope is a repetition. Answered when applied with {"is_new": bool, "events": how many became visible}.
+    """All parts of these stages become visible, in this order and once, or nothing does. A number that is not above the last one
+    of its scope is a repetition. Answered when applied with {"is_new": bool, "events": how many became visible}.
     """
 
     KIND = 31

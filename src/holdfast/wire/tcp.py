@@ -1,18 +1,20 @@
-"""Links over TCP, on asyncio's or uvloop's loop: how a client makes them (`dial`) and how a server takes them (`listen`).
+"""Links over TCP, on asyncio's or uvloop's loop: a client makes them (`dial`), a server takes them (`listen`).
 
-A connection is nobody until its first frame, a Hello: only then does `on_link` hear of it. Connections that stay silent are
-dropped after `greeting_timeout`, and the oldest of them at once when there are more than `silent_max`: ten thousand of them cost
-a thousand file descriptors for a moment, and nobody else anything. A handshake of TLS that does not end is silence too.
+`on_link` gets a connection with its first frame, a Hello. Until `on_link` calls `admit`, frames may be no longer than a Hello
+needs, and `admission` limits how long the login may take and how many bytes all such links may hold. An unfinished handshake of
+TLS counts as silence.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import ssl
 from collections.abc import Callable
 
-from holdfast.errors import HoldfastError, ProtocolError, Unreachable
+from holdfast.errors import HoldfastError, ProtocolError, TooLarge, Unreachable
+from holdfast.wire.admission import Admission, AdmissionLimits, Dropped
 from holdfast.wire.frame import FRAME_BYTES_MAX, Frame, Hello
 from holdfast.wire.tcp_link import TcpLink
 from holdfast.wire.tls import TlsFilter, is_handshake
@@ -21,9 +23,11 @@ log = logging.getLogger("holdfast.tcp")
 
 BACKLOG_MAX = 1024
 
+OnRefused = Callable[[str, HoldfastError], None]
+
 
 class _OutgoingLink(TcpLink):
-    """A link that this client opens: `secured` is done when TLS is agreed upon, at once without."""
+    """A link that this client opens. `secured` is done when TLS is agreed upon; without TLS, at once."""
 
     def __init__(self, tls: TlsFilter | None) -> None:
         super().__init__(tls=tls)
@@ -54,29 +58,54 @@ class _IncomingLink(TcpLink):
     """A link that a client opened: unknown to `on_link` until it says Hello."""
 
     def __init__(self, listener: Listener) -> None:
-        super().__init__(listener.frame_bytes_max, TlsFilter(listener.tls) if listener.tls is not None else None)
+        super().__init__(listener.limits.frame_bytes_max, TlsFilter(listener.tls) if listener.tls is not None else None)
         self._listener = listener
         self._is_heard = False
+        self._is_admitted = False
 
     def data_received(self, data: bytes) -> None:
+        if self._is_admitted:
+            super().data_received(data)
+            return
         if not self._is_heard:
             self._is_heard = True
             if problem := self._mismatch(data):
                 self._tls = None
                 self.refuse(problem)
                 return
-        super().data_received(data)
+        try:
+            super().data_received(data)
+            if not (self._is_closing or self._is_admitted):
+                self._check_held()
+        except Exception as problem:  # a stranger can cost only its own link, and a line of the log
+            self.refuse(ProtocolError(f"bytes that came before login cannot be read ({problem!r}); is this a Holdfast client?"))
+
+    def _check_held(self) -> None:
+        """Count the bytes that this link makes us keep: nobody has logged in on it."""
+        of_tls = 0 if self._tls is None else self._tls.held_bytes
+        if of_tls > self._listener.limits.frame_bytes_max:
+            self.refuse(TooLarge("the TLS handshake is too long", length=of_tls))
+        else:
+            self._listener.holds(self, of_tls + self._decoder.held_bytes)
+
+    def admit(self) -> None:
+        self._is_admitted = True
+        self._decoder.frame_bytes_max = FRAME_BYTES_MAX
+        self._listener.admitted(self)
 
     def _mismatch(self, data: bytes) -> ProtocolError | None:
-        """One side speaks TLS and the other does not: said in words, as far as the client can read them."""
+        """Return an error if one side speaks TLS and the other does not: in words, as far as the client can read them."""
         if self._tls is None and is_handshake(data):
-            return ProtocolError("this port is without TLS; write holdfast:// instead of holdfasts://")
+            return ProtocolError("this port does not speak TLS; write holdfast:// instead of holdfasts://")
         if self._tls is not None and not is_handshake(data):
             return ProtocolError("this port speaks TLS; write holdfasts:// instead of holdfast://")
         return None
 
     def refuse(self, problem: HoldfastError) -> None:
-        log.info("connection from %s ends: %s", self._peer, problem)
+        if isinstance(problem, TooLarge) and not self._is_admitted:
+            limit = self._listener.limits.frame_bytes_max
+            problem = TooLarge(f"more than {limit:,} bytes at once before login; is this a Holdfast client?", **problem.fields)
+        self._listener.refused(self._peer, problem)
         super().refuse(problem)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -94,33 +123,34 @@ class _IncomingLink(TcpLink):
         self.received(frame)
 
 
+def _log_refused(peer: str, problem: HoldfastError) -> None:
+    log.info("connection from %s ends: %s", peer, problem)
+
+
 class Listener:
     """Takes connections; made by `listen`."""
 
     def __init__(
         self,
         on_link: Callable[[TcpLink], None],
-        *,
-        greeting_timeout: float,
-        silent_max: int,
-        frame_bytes_max: int,
+        refused: OnRefused,
+        limits: AdmissionLimits,
         tls: ssl.SSLContext | None,
     ) -> None:
-        self.frame_bytes_max = frame_bytes_max
+        self.refused = refused
+        self.limits = limits
         self.tls = tls
         self._on_link = on_link
-        self._greeting_timeout = greeting_timeout
-        self._silent_max = silent_max
+        self._admission: Admission[TcpLink] = Admission(limits)
         self._loop = asyncio.get_running_loop()
         self._server: asyncio.Server | None = None
-        self._silent: dict[TcpLink, float] = {}  # in order of arrival, with the time at which patience ends
-        self._open: set[TcpLink] = set()
+        self._links: set[TcpLink] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self._all_gone: asyncio.Future[None] | None = None
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        """Where it listens, with the port it was given when it asked for port 0."""
+        """The addresses where it listens, with the real port if it asked for port 0."""
         assert self._server is not None
         return [each.getsockname()[:2] for each in self._server.sockets]
 
@@ -132,45 +162,55 @@ class Listener:
         self._server = await self._loop.create_server(lambda: _IncomingLink(self), host, port, backlog=BACKLOG_MAX)
 
     async def close(self) -> None:
-        """Take no more connections and end those there are, each after what it has still to send."""
+        """Take no more connections and close all links, each after it has sent what waits."""
         if self._server is not None:
             self._server.close()
         if self._sweep is not None:
             self._sweep.cancel()
-        for link in [*self._silent, *self._open]:
+        for link in list(self._links):
             link.close()
-        if self._silent or self._open:
+        if self._links:
             self._all_gone = self._loop.create_future()
             await self._all_gone
 
     def connected(self, link: TcpLink) -> None:
-        self._silent[link] = self._loop.time() + self._greeting_timeout
-        if len(self._silent) > self._silent_max:
-            self._drop(next(iter(self._silent)), f"more than {self._silent_max} connections have not said Hello; connect again")
-        if self._sweep is None:
-            self._sweep = self._loop.call_later(self._greeting_timeout, self._drop_overdue)
+        self._links.add(link)
+        self._drop(self._admission.connected(link, self._loop.time()))
+        self._sweep_later()
 
     def greeted(self, link: TcpLink) -> None:
-        del self._silent[link]
-        self._open.add(link)
+        self._admission.greeted(link, self._loop.time())
+        self._sweep_later()
         self._on_link(link)
 
+    def holds(self, link: TcpLink, held_bytes: int) -> None:
+        self._drop(self._admission.holds(link, held_bytes))
+
+    def admitted(self, link: TcpLink) -> None:
+        self._admission.forget(link)
+
     def gone(self, link: TcpLink) -> None:
-        self._silent.pop(link, None)
-        self._open.discard(link)
-        if self._all_gone is not None and not (self._silent or self._open or self._all_gone.done()):
+        self._admission.forget(link)
+        self._links.discard(link)
+        if self._all_gone is not None and not (self._links or self._all_gone.done()):
             self._all_gone.set_result(None)
 
-    def _drop_overdue(self) -> None:
-        now = self._loop.time()
-        while self._silent and (oldest := next(iter(self._silent.items())))[1] <= now:
-            self._drop(oldest[0], f"no Hello within {self._greeting_timeout:g} s; greet first")
-        patience_ends = next(iter(self._silent.values()), None)
-        self._sweep = None if patience_ends is None else self._loop.call_at(patience_ends, self._drop_overdue)
+    def _sweep_later(self) -> None:
+        due_s = self._admission.due_s
+        if self._sweep is not None and due_s is not None and due_s < self._sweep.when():
+            self._sweep.cancel()
+            self._sweep = None
+        if self._sweep is None and due_s is not None:
+            self._sweep = self._loop.call_at(due_s, self._drop_overdue)
 
-    def _drop(self, link: TcpLink, sentence: str) -> None:
-        self._silent.pop(link)
-        TcpLink.refuse(link, ProtocolError(sentence))  # unlogged: silence is cheap, and must not fill the log
+    def _drop_overdue(self) -> None:
+        self._sweep = None
+        self._drop(self._admission.overdue(self._loop.time()))
+        self._sweep_later()
+
+    def _drop(self, dropped: list[Dropped[TcpLink]]) -> None:
+        for link, problem in dropped:
+            link.refuse(problem)
 
 
 async def listen(
@@ -178,23 +218,23 @@ async def listen(
     port: int,
     on_link: Callable[[TcpLink], None],
     *,
-    greeting_timeout: float = 10.0,
-    silent_max: int = 1_000,
-    frame_bytes_max: int = FRAME_BYTES_MAX,
+    refused: OnRefused = _log_refused,
+    limits: AdmissionLimits | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> Listener:
-    """Take connections. `on_link` gets each link with its Hello waiting: it must set `received` and `lost` before it returns."""
-    listener = Listener(
-        on_link, greeting_timeout=greeting_timeout, silent_max=silent_max, frame_bytes_max=frame_bytes_max, tls=tls
-    )
+    """Take connections. `on_link` gets each link, then its Hello comes: it must set `received` and `lost` before it returns.
+
+    It calls `admit` once it knows the user. `refused` is called for a peer that did not speak the protocol, with the reason.
+    """
+    listener = Listener(on_link, refused=refused, limits=limits or AdmissionLimits(), tls=tls)
     await listener.start(host, port)
     return listener
 
 
 async def dial(address: tuple[str, int], timeout: float, tls: ssl.SSLContext | None = None) -> TcpLink:
-    """A link to the server at (host, port); Unreachable with the reason if there is none within the timeout.
+    """Return a link to the server at (host, port). Unreachable with the reason if there is none within the timeout.
 
-    With TLS, the server has proved to be the host that was named before this returns; Untrusted if it could not.
+    With TLS, the server has proved to be that host before this returns; Untrusted if it could not.
     """
     host, port = address
     loop = asyncio.get_running_loop()
@@ -214,8 +254,13 @@ async def dial(address: tuple[str, int], timeout: float, tls: ssl.SSLContext | N
         ) from problem
     except OSError as problem:
         raise Unreachable(
-            f"cannot connect to {host}:{port}: {problem.strerror or problem}; is the server running?", host=host, port=port
+            f"cannot connect to {host}:{port}: {_reason(problem)}; is the server running?", host=host, port=port
         ) from problem
     except HoldfastError as problem:
         raise type(problem)(f"{host}:{port}: {problem}", **problem.fields) from problem
     return link
+
+
+def _reason(problem: OSError) -> str:
+    """Return the reason in the words of the system, if it has some; an unknown host name has its own."""
+    return os.strerror(problem.errno) if problem.errno and problem.errno > 0 else str(problem.strerror or problem)

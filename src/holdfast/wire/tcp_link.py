@@ -1,7 +1,7 @@
-"""One TCP connection as a link, with TLS (`tls.py`) or without.
+"""One TCP connection as a link, with TLS (`tls`) or without.
 
-send      frames gather until the end of this turn of the loop, then go out together; a large body is written as it lies
-receive   bytes go through `FrameDecoder`; what is not a frame is answered with a Goodbye that says so, and the link ends
+send      frames gather until the end of this turn of the loop, then go out together; a large body is not copied
+receive   bytes go through `FrameDecoder`; bytes that are no frame are answered with a Goodbye, and the link ends
 """
 
 from __future__ import annotations
@@ -9,29 +9,28 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Iterator
+from time import perf_counter
 from typing import cast
 
 from holdfast.errors import HoldfastError, ProtocolError
 from holdfast.wire.conversation import farewell
-from holdfast.wire.decoder import FrameDecoder
+from holdfast.wire.decoder import UNFINISHED_BYTES, FrameDecoder
 from holdfast.wire.frame import FRAME_BYTES_MAX, Buffer, Frame, encode_lead
+from holdfast.wire.link import report_fault, unset_lost, unset_received
 from holdfast.wire.tls import TlsFilter
 
-# Bytes waiting in the transport at which a link calls itself congested, and at which it stops to.
+# With so many bytes waiting in the transport a link is congested, until so few are left.
 CONGESTED_BYTES = 4 << 20
 DRAINED_BYTES = 1 << 20
-# Bodies from here on are written as they lie; smaller ones are cheaper to join than to write apart.
+# Bodies from this size on are written without a copy; smaller ones are cheaper to join.
 LARGE_BODY_BYTES = 16 << 10
-# Gathered bytes that are not kept until the end of the turn.
+# With more gathered bytes, a link does not wait for the end of the turn.
 GATHERED_BYTES_MAX = 256 << 10
-# Frames of one link that are handed over without a turn for everyone else: some 2 ms of work.
+# After so many frames of one link, or so much time (some ask for much work), everyone else has a turn.
 FRAMES_A_TURN = 128
-# How long a closing link may take to send what waits, before it is given up: the other side may have stopped reading.
+TURN_S = 0.002
+# A closing link may take so long to send what waits: the other side may have stopped reading.
 CLOSING_TIMEOUT_S = 5.0
-
-
-def _unset_lost(error: Exception | None) -> None:
-    pass
 
 
 class TcpLink(asyncio.Protocol):
@@ -39,7 +38,7 @@ class TcpLink(asyncio.Protocol):
 
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX, tls: TlsFilter | None = None) -> None:
         self.received: Callable[[Frame], None] = self._greeted
-        self.lost: Callable[[Exception | None], None] = _unset_lost
+        self.lost: Callable[[Exception | None], None] = unset_lost
         self._decoder = FrameDecoder(frame_bytes_max)
         self._tls = tls
         self._loop = asyncio.get_running_loop()
@@ -48,13 +47,14 @@ class TcpLink(asyncio.Protocol):
         self._gathered: list[Buffer] = []
         self._gathered_bytes = 0
         self._is_reading = False
-        self._frames: Iterator[Frame] = iter(())  # that have come and were not handed over yet
-        self._is_paused = False  # until they are
+        self._frames: Iterator[Frame] = iter(())  # frames that came and were not handed over yet
+        self._is_paused = False  # nothing more is read until they are
         self._is_congested = False
         self._is_closing = False
         self._problem: Exception | None = None
+        self._heard = b""  # the first bytes that were no frame
         self._waiting_to_drain: list[asyncio.Future[None]] = []
-        self._giving_up: asyncio.TimerHandle | None = None
+        self._abort_timer: asyncio.TimerHandle | None = None
 
     # --- what a Link is ----------------------------------------------------------------------------------------------
 
@@ -65,6 +65,10 @@ class TcpLink(asyncio.Protocol):
     @property
     def certificate_names(self) -> tuple[str, ...]:
         return () if self._tls is None else self._tls.certificate_names()
+
+    @property
+    def heard(self) -> bytes:
+        return self._heard or self._decoder.unfinished
 
     @property
     def is_congested(self) -> bool:
@@ -108,6 +112,9 @@ class TcpLink(asyncio.Protocol):
             self._waiting_to_drain.append(waiting)
             await waiting
 
+    def admit(self) -> None:
+        """Do nothing: a server that we dialled has no limits to lift."""
+
     def close(self) -> None:
         if self._is_closing:
             return
@@ -117,7 +124,7 @@ class TcpLink(asyncio.Protocol):
             if self._tls is not None:
                 self._transport.write(self._tls.end())
             self._transport.close()
-            self._giving_up = self._loop.call_later(CLOSING_TIMEOUT_S, self._transport.abort)
+            self._abort_timer = self._loop.call_later(CLOSING_TIMEOUT_S, self._transport.abort)
 
     # --- what the loop calls -----------------------------------------------------------------------------------------
 
@@ -134,19 +141,25 @@ class TcpLink(asyncio.Protocol):
             if self._tls is not None:
                 data = self._decrypt(self._tls, data)
             self._frames = self._decoder.feed(data)
-            self._take_frames()
         except HoldfastError as problem:
             self.refuse(problem)
+        except Exception as problem:
+            self._end_at_fault(problem)
+        else:
+            self._take_frames()
+        if self._problem is not None:
+            self._heard = self._heard or bytes(data[:UNFINISHED_BYTES])
 
     def _take_frames(self) -> None:
-        """Hand over what has come, so much of it that others have their turn soon; then nothing more is read before the rest."""
+        """Hand over frames that came, so few that others have their turn soon. Nothing more is read before the rest is taken."""
         self._is_reading = True
+        until_s = perf_counter() + TURN_S
         try:
             for count, frame in enumerate(self._frames, 1):
                 if self._is_closing:
                     return
                 self.received(frame)
-                if count == FRAMES_A_TURN:
+                if count == FRAMES_A_TURN or perf_counter() > until_s:
                     self._take_the_rest_later()
                     return
             if self._is_paused and not self._is_closing and self._transport is not None:
@@ -154,6 +167,8 @@ class TcpLink(asyncio.Protocol):
                 self._transport.resume_reading()
         except HoldfastError as problem:
             self.refuse(problem)
+        except Exception as problem:
+            self._end_at_fault(problem)
         finally:
             self._is_reading = False
             if self._gathered:
@@ -165,8 +180,13 @@ class TcpLink(asyncio.Protocol):
             self._transport.pause_reading()
         self._loop.call_soon(self._take_frames)
 
+    def _end_at_fault(self, problem: Exception) -> None:
+        """End the link after a fault of ours at a frame, and log it."""
+        report_fault(self._peer, problem)
+        self.refuse(ProtocolError(f"a frame could not be taken ({type(problem).__name__}); the link ends, report this"))
+
     def _decrypt(self, tls: TlsFilter, data: bytes) -> bytes:
-        """Whatever comes of it, what TLS itself has to say is said."""
+        """Decrypt, and send what TLS itself has to say, even after an error."""
         assert self._transport is not None
         try:
             return tls.decrypt(data)
@@ -175,7 +195,7 @@ class TcpLink(asyncio.Protocol):
                 self._transport.write(waiting)
 
     def refuse(self, problem: HoldfastError) -> None:
-        """Say why, and end. `lost` will hear of it."""
+        """Say why, and end. `lost` gets the problem."""
         self.send(Frame(0, farewell(problem)))
         self._problem = problem
         self.close()
@@ -193,16 +213,22 @@ class TcpLink(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closing = True
         self._gathered.clear()
-        if self._giving_up is not None:
-            self._giving_up.cancel()
+        if self._abort_timer is not None:
+            self._abort_timer.cancel()
         if exc is None and self._problem is None and not self._decoder.is_between_frames:
             exc = ConnectionResetError("the link ended in the middle of a frame")
         self.resume_writing()
-        self.lost(self._problem or exc)
-        self.received, self.lost = self._greeted, _unset_lost  # whoever used it is not kept alive by it
+        try:
+            self.lost(self._problem or exc)
+        except Exception as problem:
+            report_fault(self._peer, problem)
+        self.received, self.lost = unset_received, unset_lost  # so that the link does not keep its user alive
+        # Free memory now, even if somebody still has the link: otherwise it would wait for the garbage collector.
+        self._decoder.clear()
+        self._frames, self._tls = iter(()), None
 
     def _greeted(self, frame: Frame) -> None:
-        raise ProtocolError("a frame came before anyone was there to receive it; wait for the greeting")
+        raise ProtocolError("a frame came before it could be received; wait for the greeting")
 
     def flush(self) -> None:
         gathered = self._gathered
@@ -216,5 +242,5 @@ class TcpLink(asyncio.Protocol):
         assert self._transport is not None
         if self._tls is None:
             self._transport.write(data)
-        elif self._tls.is_ready:  # before that, nobody is there who could read it
+        elif self._tls.is_ready:  # before that, the other side could not read it
             self._transport.write(self._tls.encrypt(data))

@@ -1,9 +1,9 @@
-"""TLS as a filter of bytes: what the network brings goes in, what the link may read comes out, and the other way round.
+"""TLS as a filter of bytes: encrypted bytes of the network go in, plain bytes for the link come out, and the other way round.
 
     network ─▶ TlsFilter.decrypt ─▶ FrameDecoder          link.send ─▶ TlsFilter.encrypt ─▶ network
 
-It does no I/O, so a link over TLS is the same link on any loop, a connection that never ends its handshake is just one more that
-has not said Hello, and one that does not speak TLS at all can be told so in words. TLS 1.2 or newer.
+It does no I/O. So a link over TLS is the same link on any loop, a connection that never ends its handshake is one more that has
+not said Hello, and a peer that does not speak TLS can be told so in words. TLS 1.2 or newer.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from holdfast.wire.frame import Buffer
 RECORD_BYTES = 16 << 10
 # How every TLS connection begins: a handshake record, and a version. Read as a frame of ours, it would be 64 KiB long.
 _BEGINNINGS = (b"\x16\x03\x01", b"\x16\x03\x02", b"\x16\x03\x03")
-# Of the alternative names in a certificate, those that can name a user.
+# Kinds of alternative names in a certificate that can name a user.
 _KINDS_OF_NAMES = ("DNS", "email", "URI")
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "UNEXPECTED_MESSAGE")
 _OF_CERTIFICATES = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "HANDSHAKE_FAILURE")
 
 
 def is_handshake(data: bytes) -> bool:
-    """Whether a connection that begins so means to speak TLS."""
+    """Tell whether a connection that begins so means to speak TLS."""
     return any(beginning.startswith(data[:3]) for beginning in _BEGINNINGS)
 
 
@@ -40,14 +40,20 @@ class TlsFilter:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server_name is None, server_hostname=server_name)
         self.is_client = server_name is not None
         self.is_ready = False
+        self._handshake_bytes = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """At most so many bytes are kept here: an unfinished handshake, or part of a record."""
+        return self._incoming.pending if self.is_ready else self._handshake_bytes
 
     def begin(self) -> bytes:
-        """What a client says first."""
+        """Return the first bytes of a client."""
         self._shake_hands()
         return self.waiting()
 
     def waiting(self) -> bytes:
-        """What TLS itself has to say: its handshake, an alert."""
+        """Return the bytes that TLS itself has to say: its handshake, an alert."""
         return self._outgoing.read()
 
     def encrypt(self, data: Buffer) -> bytes:
@@ -55,8 +61,10 @@ class TlsFilter:
         return self._outgoing.read()
 
     def decrypt(self, data: bytes) -> bytes:
-        """What came, as far as it is complete. HoldfastError if the other side is not to be talked to; `waiting` may say why."""
+        """Return plain bytes, as far as they are complete. HoldfastError ends the link; `waiting` may tell the other side why."""
         self._incoming.write(data)
+        if not self.is_ready:
+            self._handshake_bytes += len(data)
         parts = []
         try:
             if self.is_ready or self._shake_hands():
@@ -69,17 +77,17 @@ class TlsFilter:
         return b"".join(parts)
 
     def end(self) -> bytes:
-        """The last words of TLS: without them the other side could not tell an end from a cut."""
+        """Return the last bytes of TLS. Without them the other side could not tell an end from a cut."""
         if not self.is_ready:
             return b""
         try:
             self._tls.unwrap()
         except ssl.SSLError:
-            pass  # the other side's last words are not waited for
+            pass  # the last bytes of the other side are not awaited
         return self._outgoing.read()
 
     def certificate_names(self) -> tuple[str, ...]:
-        """The names in the certificate by which the other side proved itself; none if it showed none."""
+        """Return the names in the certificate of the other side; none if it showed none."""
         shown: dict[str, Any] = self._tls.getpeercert() or {}
         subject = [value for part in shown.get("subject", ()) for key, value in part if key == "commonName"]
         others = [value for kind, value in shown.get("subjectAltName", ()) if kind in _KINDS_OF_NAMES]
@@ -95,7 +103,7 @@ class TlsFilter:
 
 
 def _of_server(problem: ssl.SSLError) -> HoldfastError:
-    """What a client says of the server it tried to reach."""
+    """Return the error of a client about the server it tried to reach."""
     reason = problem.reason or "no reason"
     if isinstance(problem, ssl.SSLCertVerificationError):
         return Untrusted(
@@ -114,7 +122,7 @@ def _of_server(problem: ssl.SSLError) -> HoldfastError:
 
 
 def _of_client(problem: ssl.SSLError) -> HoldfastError:
-    """What a server says of a client, in its log."""
+    """Return the error of a server about a client, for its log."""
     if isinstance(problem, ssl.SSLCertVerificationError):
         return ProtocolError(f"the client's certificate cannot be trusted: {problem.verify_message}")
     return ProtocolError(f"TLS with the client failed: {problem.reason or 'no reason'}")
@@ -123,11 +131,11 @@ def _of_client(problem: ssl.SSLError) -> HoldfastError:
 def server_context(
     certificate: Path, key: Path, client_ca: Path | None = None, *, is_certificate_required: bool = False
 ) -> ssl.SSLContext:
-    """How a server proves itself, and which authority it believes about its clients."""
+    """Return the context of a server: its certificate, and the authority it trusts for those of clients."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
-    context.num_tickets = 0  # links last; nobody comes back in a hurry
+    context.num_tickets = 0  # links last long: nobody needs to resume TLS quickly
     load_certificate(context, certificate, key)
     if client_ca is not None:
         _load_authority(context, client_ca)
@@ -136,7 +144,7 @@ def server_context(
 
 
 def client_context(ca: Path | None = None, certificate: Path | None = None, key: Path | None = None) -> ssl.SSLContext:
-    """Whom a client believes, the system's authorities unless told otherwise, and how it proves itself, if it does."""
+    """Return the context of a client: the authority it trusts (by default those of the system), and its certificate, if any."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if ca is None:
@@ -149,7 +157,7 @@ def client_context(ca: Path | None = None, certificate: Path | None = None, key:
 
 
 def load_certificate(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
-    """BadSetting if they cannot be read or do not belong together. May be called again, for the connections to come."""
+    """Load them; BadSetting if they cannot be read or do not belong together. Call it again to renew them for new connections."""
     try:
         context.load_cert_chain(certificate, key, password=_no_password)
     except (OSError, ssl.SSLError) as problem:
@@ -173,5 +181,5 @@ def _reason(problem: OSError) -> str:
 
 
 def _no_password() -> str:
-    """A key with a passphrase would make OpenSSL ask for it at the terminal; this one fits none."""
+    """Return a password that fits no key: otherwise OpenSSL would ask for a passphrase at the terminal."""
     return ""

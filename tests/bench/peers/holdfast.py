@@ -59,6 +59,20 @@ class HoldfastClient:
                 if received == count:
                     break
 
+    def receive_and_confirm_by_batches(self, count: int, seen: Callable[[bytes], object]) -> None:
+        self.loop.run(self._receive_and_confirm_by_batches(count, seen))
+
+    async def _receive_and_confirm_by_batches(self, count: int, seen: Callable[[bytes], object]) -> None:
+        received = 0
+        async with self.client.queue(QUEUE).receive() as incoming:
+            async for batch in incoming.batches():
+                for data in batch.data:
+                    seen(data)
+                await batch.confirm()
+                received += len(batch)
+                if received == count:
+                    break
+
     def close(self) -> None:
         self.loop.run(self.client.close())
         self.loop.close()

@@ -30,10 +30,10 @@ class RedisClient:
         for body in bodies:
             self._redis.xadd(STREAM, {"body": body})
 
-    def send_pipelined(self, body: bytes, count: int) -> None:
-        for start in range(0, count, WINDOW):
+    def send_pipelined(self, body: bytes, count: int, window: int = WINDOW) -> None:
+        for start in range(0, count, window):
             pipeline = self._redis.pipeline(transaction=False)
-            for _ in range(min(WINDOW, count - start)):
+            for _ in range(min(window, count - start)):
                 pipeline.xadd(STREAM, {"body": body})
             pipeline.execute()
 

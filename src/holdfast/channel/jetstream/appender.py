@@ -1,11 +1,10 @@
-"""Commands out, in the order of the calls; acknowledgements in.
+"""The appender: sends commands in the order of the calls, and takes their acknowledgements.
 
     append ─▶ waiting ─▶ │ window: sent, not acknowledged │ ─▶ receipt, refusal, or LinkLost after `timeout_ms`
 
-One task publishes, so that the order of the calls is the order on the connection and so in the stream. Nothing is ever sent a
-second time here: an unanswered command may be in the stream, and only its producer's sequence (which the machine
-checks) makes repeating it safe. After three silences in a row the connection is made anew: a client attached to a server that is
-cut off from its peers hears nothing until it turns to another one.
+One task publishes, so that the order of the calls is the order on the connection and in the stream. Nothing is sent a second time
+here: an unanswered command may be in the stream, and only the sequence of its producer (which the machine checks) makes repeating
+it safe. After three silences in a row the client connects again: a server that is cut off from its peers would never answer.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from holdfast.channel.channel import Receipt
+from holdfast.channel.jetstream.nats_errors import FOREIGN, not_answered, refused, translate
 from holdfast.channel.jetstream.settings import JetStreamSettings, Names
-from holdfast.channel.jetstream.trouble import FOREIGN, not_answered, refused, translate
-from holdfast.errors import Blocked, Closed, HoldfastError, Unreachable
+from holdfast.errors import Blocked, Closed, HoldfastError, OutcomeUnknown, Unreachable
 
 SILENCES_MAX = 3
 _DOING = "appending a command"
@@ -75,7 +74,7 @@ class Appender:
         self._turn = asyncio.Event()  # there may be something to publish, or a window to publish it in
         self._timer: asyncio.TimerHandle | None = None
         self._publisher: asyncio.Task[None] | None = None
-        self._reconnecting: asyncio.Task[None] | None = None
+        self._reconnect_task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         await self._connection.subscribe(f"{self._inbox}.*", cb=self._on_answer)
@@ -83,7 +82,7 @@ class Appender:
 
     @property
     def open_bytes(self) -> int:
-        """Appended and not yet known to be in the stream."""
+        """Bytes that were appended and are not yet known to be in the stream."""
         return self._waiting_bytes + self._sent_bytes
 
     def append(self, command: bytes) -> asyncio.Future[Receipt]:
@@ -91,7 +90,7 @@ class Appender:
         if self._waiting_bytes + len(command) > self._settings.waiting_bytes_max:
             future.set_exception(
                 Blocked(
-                    f"{self._waiting_bytes} bytes of commands wait for the cluster already; it goes on as they are acknowledged"
+                    f"{self._waiting_bytes} bytes of commands already wait for the cluster; repeat it when some are acknowledged"
                 )
             )
             return future
@@ -132,6 +131,8 @@ class Appender:
             )
         except FOREIGN as problem:
             self._answer(token, translate(problem, _DOING))
+        except Exception as problem:  # a fault of ours: it costs this command, not those behind it
+            self._answer(token, OutcomeUnknown(f"{_DOING}: {problem!r}; it may have happened, repeat it with the same id"))
 
     async def _on_answer(self, message: Msg) -> None:
         self._silences = 0
@@ -172,11 +173,12 @@ class Appender:
             self._silences += 1
             if self._silences >= SILENCES_MAX:
                 self._silences = 0
-                self._reconnecting = self._loop.create_task(self._connection.force_reconnect())
+                self._reconnect_task = self._loop.create_task(self._connection.force_reconnect())
+                self._reconnect_task.add_done_callback(lambda done: done.cancelled() or done.exception())  # it is tried again
         self._watch_deadline()
 
     async def close(self) -> None:
-        """What was not sent is answered Closed; what was sent is waited for until its deadline."""
+        """Answer unsent commands with Closed; wait for the sent ones until their deadline."""
         if self._publisher is not None:
             self._publisher.cancel()
             await asyncio.gather(self._publisher, return_exceptions=True)
@@ -189,6 +191,6 @@ class Appender:
 
 
 def _fail(future: asyncio.Future[Receipt], problem: HoldfastError) -> None:
-    """Its caller may have stopped waiting."""
+    """Fail a command, unless its caller has stopped waiting."""
     if not future.done():
         future.set_exception(problem)

@@ -1,10 +1,10 @@
-"""Refuses servers that acknowledge before they have synced.
+"""Durability: refuse servers that acknowledge before they have synced.
 
-JetStream by default syncs its files every two minutes and acknowledges long before: a power cut at all servers then loses what
-was accepted. Only `sync_interval: always` keeps our promise. A client's connection cannot see that setting, and the requests that
-show it (`$SYS…`) need the system account, which applications should not have; so it is read from each server's monitoring address
-(`/varz`, member `jetstream.config.sync_always`) when a channel is opened. Every server that holds a copy of the stream must be
-among those looked at. A server restarted later with another setting is noticed when the next channel is opened.
+By default JetStream syncs its files every two minutes and acknowledges long before: a power cut at all servers then loses
+accepted commands. Only `sync_interval: always` keeps our promise. The connection of a client cannot see that setting. The
+requests that show it (`$SYS…`) need the system account, which applications should not have. So it is read from the monitoring
+address of each server (`/varz`, member `jetstream.config.sync_always`) when a channel is opened. Every server that holds a copy
+of the stream must be checked. A server that is restarted later with another setting is noticed when the next channel is opened.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Varz(msgspec.Struct):
 
 
 async def check_sync(monitors: Iterable[str], timeout_s: float) -> frozenset[str]:
-    """The names of the servers behind these addresses, all of which sync before they acknowledge; otherwise BadSetting."""
+    """Return the names of the servers at these addresses. BadSetting unless all of them sync before they acknowledge."""
     answers = [await asyncio.to_thread(_ask, monitor, timeout_s) for monitor in monitors]
     return frozenset(_checked(monitor, answer) for monitor, answer in zip(monitors, answers, strict=True))
 
@@ -70,7 +70,7 @@ def _checked(monitor: str, answer: bytes) -> str:
 
 
 def check_copies(holders: Iterable[str], checked: frozenset[str], stream: str) -> None:
-    """BadSetting when a server that holds a copy was not looked at."""
+    """Raise BadSetting when a server that holds a copy was not checked."""
     unseen = sorted(set(holders) - checked)
     if unseen:
         raise BadSetting(

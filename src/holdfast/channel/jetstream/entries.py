@@ -1,7 +1,7 @@
 """Single entries by their number, and which of them were released.
 
-Before a prefix is purged, a mark says so durably in the state stream. The mark is what tells a released entry from a lost
-one: an entry at or above it that no server has any more is damage.
+Before a prefix is purged, a durable mark in the state stream says so. It tells a released entry from a lost one: an entry at or
+above the mark that no server has any more is damage.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from nats.aio.client import Client
 from nats.js.errors import NotFoundError
 
-from holdfast.channel.channel import Buffer, Entry, whole
+from holdfast.channel.channel import Buffer, Entry, all_recent
+from holdfast.channel.jetstream.nats_errors import FOREIGN, missing, translate
 from holdfast.channel.jetstream.settings import JetStreamSettings, Names
-from holdfast.channel.jetstream.trouble import FOREIGN, missing, translate
 from holdfast.errors import NoSuchPosition
 
-# Entries read a moment ago are what is delivered next: kept up to so many bytes.
+# Entries that were just read are delivered next: so many bytes of them are kept.
 RECENT_BYTES_MAX = 16 << 20
 FETCHES_AT_ONCE_MAX = 16
-# How often any copy is asked for what the leader does not have; which server answers is chance.
+# How often any copy is asked for an entry that the leader does not have. Chance decides which server answers.
 COPIES_ASKED = 6
 
 
@@ -44,10 +44,10 @@ class Entries:
             self._recent_bytes -= len(self._recent.pop(oldest))
 
     def recent(self, numbers: Sequence[int], bytes_max: int) -> list[Buffer] | None:
-        return whole(map(self._recent.get, numbers), bytes_max)
+        return all_recent(map(self._recent.get, numbers), bytes_max)
 
     async def fetch(self, numbers: Sequence[int], bytes_max: int | None) -> list[Buffer]:
-        """In turns of as many as are asked for at once; with `bytes_max`, it ends after the turn that reaches it."""
+        """Fetch in turns of FETCHES_AT_ONCE_MAX; with `bytes_max`, end after the turn that reaches it."""
         found: list[Buffer] = []
         while len(found) < len(numbers) and (bytes_max is None or sum(map(len, found)) < bytes_max):
             found += await self._fetch(numbers[len(found) : len(found) + FETCHES_AT_ONCE_MAX])
@@ -67,7 +67,7 @@ class Entries:
                 raise translate(problem, f"fetching entry {number}") from problem
 
     async def get(self, number: int) -> bytes:
-        """From any copy, then the leader, then any copy again. NoSuchPosition when it was released, Damaged when it is lost."""
+        """Get an entry from any copy, then the leader, then any copy again. NoSuchPosition if released, Damaged if lost."""
         for is_direct in (True, False, *[True] * COPIES_ASKED):
             try:
                 found = await self._context.get_msg(self._names.stream, seq=number, direct=is_direct)
@@ -78,7 +78,7 @@ class Entries:
         raise missing(self._names.stream, number)
 
     async def check_held(self, number: int) -> None:
-        """NoSuchPosition when the entry was released."""
+        """Raise NoSuchPosition when the entry was released."""
         if number >= self._released:
             await self.learn_released()
         if number < self._released:
@@ -97,7 +97,7 @@ class Entries:
         return self._released
 
     async def release(self, below: int) -> None:
-        """Marks, then purges. Repeating it after a failure finishes it."""
+        """Write the mark, then purge. After a failure, repeat it to finish."""
         if below < await self.learn_released():
             return
         await self._context.publish(self._released_subject, str(below).encode(), stream=self._names.state_stream)

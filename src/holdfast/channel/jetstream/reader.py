@@ -1,10 +1,10 @@
-"""Entries in: from any number on, in order, without a gap.
+"""The reader: entries from any number on, in order, without a gap.
 
-An ephemeral pull consumer (memory, no acknowledgements, a start sequence) hands out what is asked for; whatever is wrong with it,
-it is thrown away and another is made at the number that is due. So what can be lost between server and reader is only time.
+An ephemeral pull consumer (memory, no acknowledgements, a start sequence) hands out entries. When anything is wrong with it, it
+is thrown away and another is made at the number that is due. So only time can be lost between server and reader.
 
-A number that is skipped is asked for by itself: from the leader, then from any copy. If nobody has it and it was not released,
-it is damage (a bit flipped in a server's file can make it leave out messages in silence): said aloud, never passed over.
+A skipped number is asked for by itself: from the leader, then from any copy. If nobody has it and it was not released, it is
+damage, and is reported: a flipped bit in a file can make a server leave out messages in silence.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from nats.js import api
 
 from holdfast.channel.channel import Entry
 from holdfast.channel.jetstream.entries import Entries
+from holdfast.channel.jetstream.nats_errors import FOREIGN, translate
 from holdfast.channel.jetstream.settings import Names
-from holdfast.channel.jetstream.trouble import FOREIGN, translate
 from holdfast.errors import HoldfastError, OutcomeUnknown, Unavailable
 
 log = logging.getLogger(__name__)
 
-# One question's worth: enough to keep a link busy, little enough to hold twice (one being read, one arriving).
+# The size of one request: enough to keep a link busy, and small enough to hold twice (one being read, one arriving).
 RUN_ENTRIES_MAX = 512
 RUN_BYTES_MAX = 4 << 20
 EXPIRY_S = 30
@@ -41,12 +41,12 @@ PAUSE_MAX_S = 1.0
 _HEARTBEAT = "100"
 _REQUEST_ENDED = "408"
 _CONFLICT = "409"
-# What a consumer that is well says at the end of one question.
+# A healthy consumer ends a request with one of these.
 _ORDINARY_ENDS = ("Message Size Exceeds MaxBytes", "Batch Completed")
 
 
 class Pull:
-    """One ephemeral consumer, asked again and again. Unavailable when it does not answer any more."""
+    """One ephemeral consumer, asked again and again. Raises Unavailable when it does not answer any more."""
 
     def __init__(self, connection: Client, names: Names) -> None:
         self._connection = connection
@@ -56,7 +56,7 @@ class Pull:
         self._subscription: Subscription | None = None
         self._name = ""
         self._arrived: list[Entry] = []
-        self._due = 0  # how many entries the question asked may still bring
+        self._due = 0  # entries that the present request may still bring
         self._news = asyncio.Event()
         self._failure = ""
 
@@ -77,7 +77,7 @@ class Pull:
         self._name = info.name
 
     async def next_run(self) -> list[Entry]:
-        """What has arrived; waits until something has."""
+        """Wait for entries; return those that have arrived."""
         while not self._arrived:
             if self._failure:
                 raise Unavailable(self._failure)
@@ -127,12 +127,12 @@ class Pull:
             self._failure = f"consumer {self._name} ended: {status} {description}"
 
     def stop(self) -> None:
-        """Whoever waits here waits no longer."""
+        """End the wait of `next_run`."""
         self._failure = self._failure or "stopped"
         self._news.set()
 
     async def close(self) -> None:
-        """Best effort: a consumer nobody asks is removed by the servers after a while."""
+        """Try to remove the consumer. If that fails the servers remove it after a while, because nobody asks it."""
         try:
             if self._subscription is not None and not self._connection.is_closed:
                 await self._subscription.unsubscribe()
@@ -143,7 +143,7 @@ class Pull:
 
 
 class Reader:
-    """Every entry from `start` on, whatever happens to consumers on the way."""
+    """Yields every entry from a number on, whatever happens to consumers on the way."""
 
     def __init__(self, connection: Client, names: Names, entries: Entries, check_open: Callable[[], None]) -> None:
         self._connection = connection
@@ -154,7 +154,7 @@ class Reader:
         self._pause_s = PAUSE_MIN_S
 
     def renew(self) -> None:
-        """What was asked may have been lost with a connection: ask anew."""
+        """Ask again: the request may have been lost with a connection."""
         if self._pull is not None:
             self._pull.stop()
 
@@ -170,7 +170,7 @@ class Reader:
             await self._drop_pull()
 
     async def _next_run(self, number: int) -> list[Entry]:
-        """Entries from `number` on without a gap; none when something went wrong that may pass."""
+        """Return entries from `number` on without a gap; none after a failure that may pass."""
         self._check_open()
         try:
             run = await self._arrived_from(number)
@@ -196,7 +196,7 @@ class Reader:
         return await self._pull.next_run()
 
     async def _recover(self, problem: HoldfastError) -> None:
-        """Waits and goes on when it may pass; raises what will not."""
+        """Wait if the problem may pass; otherwise raise it."""
         await self._drop_pull()
         self._check_open()
         if not isinstance(problem, Unavailable | OutcomeUnknown):
@@ -212,7 +212,7 @@ class Reader:
 
 
 def _without_gap(run: list[Entry], number: int) -> list[Entry]:
-    """As much of a run as follows on `number` without a gap."""
+    """Return the part of a run that begins with `number` and has no gap."""
     if run[0].number == number and run[-1].number == number + len(run) - 1:
         return run
     return [entry for entry, _ in takewhile(lambda pair: pair[0].number == pair[1], zip(run, count(number)))]

@@ -1,12 +1,12 @@
-"""What can be set for a channel on JetStream, and how its sizes follow from each other.
+"""The settings of a channel on JetStream, and how its sizes follow from each other.
 
     │◀──────────── size_bytes ─────────────▶│
     │ ordinary │ reserve │      upkeep      │ a quarter more, and a window for each appender │
                ▲         ▲                                                                  ▲
             is_short   events Blocked                                      the stream's own limit (max_bytes)
 
-At its own limit a stream refuses confirmations too, and without them nothing is ever released: so events are blocked well below
-it, even when many appenders, each knowing only what it heard a second ago, go on until their windows are full.
+At its own limit a stream refuses confirmations too, and without them nothing is ever released. So events are blocked well below
+it. That holds even when many appenders, each with the fill of a second ago, go on until their windows are full.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from holdfast.channel.channel import COMMAND_BYTES_MAX
 from holdfast.errors import BadName, BadSetting
 
 MIB = 1 << 20
-# The most that a message's record in the server's file has beside the command; `Names.record_overhead_bytes` is exact.
+# At most so many bytes stand beside the command in the record of a message; `Names.record_overhead_bytes` is exact.
 RECORD_OVERHEAD_BYTES_MAX = 256
-# So a reserve of R bytes of commands (of 256 or more each) takes at most twice as much of the stream.
+# A reserve of R bytes of commands (of 256 or more each) takes at most twice as much of the stream.
 RECORD_FACTOR_MAX = 2
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
 class JetStreamSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`servers`: `nats://host:port`. `monitors`: address `http://host:port` of every server that may hold a copy."""
+    """`servers`: `nats://host:port`. `monitors`: `http://host:port` of every server that may hold a copy."""
 
     servers: tuple[str, ...]
     monitors: tuple[str, ...]
@@ -52,7 +52,7 @@ class JetStreamSettings(msgspec.Struct, frozen=True, kw_only=True):
         if min(self.reserve_bytes, self.upkeep_bytes) < 0 or self.ordinary_limit_bytes <= 0:
             raise BadSetting(
                 f"size_bytes {self.size_bytes} leaves nothing beside reserve_bytes {self.reserve_bytes} and upkeep_bytes "
-                f"{self.upkeep_bytes}; make it larger than twice the one and the other"
+                f"{self.upkeep_bytes}; make it larger than twice reserve_bytes plus upkeep_bytes"
             )
         if self.window < 1 or self.window_bytes < 1 or self.appenders_max < 1 or self.timeout_ms < 1:
             raise BadSetting("window, window_bytes, appenders_max and timeout_ms must be at least 1")
@@ -76,16 +76,16 @@ class JetStreamSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def copies(self) -> int:
-        """How many servers have a command when it is acknowledged: a majority."""
+        """How many servers have an acknowledged command: a majority."""
         return self.replicas // 2 + 1
 
 
 class Names:
-    """What a channel's streams and subjects are called."""
+    """The names of a channel's streams and subjects."""
 
     def __init__(self, channel: str) -> None:
         if not _NAME.match(channel):
-            raise BadName(f"channel name {channel!r} is not possible; use 1 to 64 letters, digits, _ and -", name=channel)
+            raise BadName(f"{channel!r} cannot name a channel; use 1 to 64 letters, digits, _ and -", name=channel)
         self.channel = channel
         self.stream = f"holdfast-channel-{channel}"
         self.subject = f"holdfast.channel.{channel}"

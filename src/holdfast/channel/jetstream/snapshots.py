@@ -1,11 +1,11 @@
-"""The newest snapshot: chunks in a stream of their own, and one message that makes them whole.
+"""Snapshots: chunks in a stream of their own, and one message that makes them whole.
 
-    holdfast.state.NAME.chunk.ID.0 …  the chunks of one saving, large ones in parts; ID is new each time
+    holdfast.state.NAME.chunk.ID.0 …  the chunks of one snapshot, large ones in parts; ID is new each time
     holdfast.state.NAME.newest        which ID is whole: entry, parts of each chunk, checksum
 
-A saving that dies midway leaves chunks that nobody names, until the next one removes them. `newest` is written only if it is
-still what it was when the saving began; so of two programs that save at once one fails whole, and the winner may remove every
-chunk it saw before it wrote `newest`: whoever was writing them had begun before, and can only lose.
+A save that dies midway leaves chunks that nobody names, until the next save removes them. `newest` is written only if it is still
+what it was when the save began. So of two programs that save at once, one fails as a whole. The winner may remove every chunk it
+saw before it wrote `newest`: their writers had begun before that, and can only lose.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from nats.aio.client import Client
 from nats.js.errors import NotFoundError
 
 from holdfast.channel.channel import Buffer, Snapshot
+from holdfast.channel.jetstream.nats_errors import not_answered
 from holdfast.channel.jetstream.settings import JetStreamSettings, Names
-from holdfast.channel.jetstream.trouble import not_answered
 from holdfast.errors import Damaged
 
 PART_BYTES_MAX = 1 << 20
@@ -73,7 +73,7 @@ class Snapshots:
             raise not_answered("saving a snapshot") from problem
 
     async def load(self) -> Snapshot | None:
-        """The newest whole one. Another program may replace it while it is being read: then the newer one is read."""
+        """Return the newest whole snapshot. If another program replaces it meanwhile, return the newer one."""
         newest, revision = await self._find_newest()
         while newest is not None:
             try:
@@ -81,7 +81,9 @@ class Snapshots:
             except NotFoundError as problem:
                 gone, (newest, found) = newest, await self._find_newest()
                 if found == revision:
-                    raise Damaged(f"stream {self._stream}: a chunk of the snapshot at entry {gone.at} is gone") from problem
+                    raise Damaged(
+                        f"stream {self._stream}: a chunk of the snapshot at entry {gone.at} is gone; restore it from a backup"
+                    ) from problem
                 revision = found
         return None
 
@@ -109,7 +111,7 @@ class Snapshots:
         return chunks
 
     async def _load_part(self, subject: str) -> bytes:
-        """From any copy; from the leader when that one is behind."""
+        """Load a part from any copy; from the leader when that copy is behind."""
         try:
             found = await self._context.get_last_msg(self._stream, subject, direct=True)
         except NotFoundError:

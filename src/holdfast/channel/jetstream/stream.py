@@ -1,4 +1,4 @@
-"""The connection to the cluster, and a channel's two streams as they must be.
+"""The connection to the cluster, and the configuration of a channel's two streams.
 
 holdfast-channel-NAME   the entries: one subject, so that sequence numbers have no gap; refuses when full; nothing expires,
                         nothing can be deleted singly: only a prefix is ever purged
@@ -19,8 +19,8 @@ from nats.js.errors import NotFoundError
 
 from holdfast.channel.channel import COMMAND_BYTES_MAX
 from holdfast.channel.jetstream.durability import check_copies, check_sync
+from holdfast.channel.jetstream.nats_errors import FOREIGN, translate
 from holdfast.channel.jetstream.settings import JetStreamSettings, Names
-from holdfast.channel.jetstream.trouble import FOREIGN, translate
 from holdfast.errors import BadSetting, Blocked, HoldfastError
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ PENDING_BYTES_MAX = 16 << 20
 
 
 async def connect(settings: JetStreamSettings, reconnected: Callable[[], None]) -> Client:
-    """A connection that notices a dead server within about two seconds, and never gives up looking for another."""
+    """Return a connection that notices a dead server within about two seconds, and never stops looking for another."""
 
     async def on_reconnected() -> None:
         reconnected()
@@ -59,10 +59,10 @@ async def _note(problem: Exception) -> None:
 
 
 async def prepare(connection: Client, names: Names, settings: JetStreamSettings) -> api.StreamInfo:
-    """Checks the servers, and makes the streams where they are not there yet."""
+    """Check the servers, and make the streams that are not there yet."""
     if connection.max_payload < PAYLOAD_BYTES_MIN:
         raise BadSetting(
-            f"the servers take messages of {connection.max_payload} bytes and commands have up to {PAYLOAD_BYTES_MIN}; "
+            f"the servers take messages of {connection.max_payload} bytes, but commands have up to {PAYLOAD_BYTES_MIN}; "
             "set `max_payload: 2MB` on each of them",
             max_payload=connection.max_payload,
         )
@@ -80,7 +80,7 @@ async def prepare(connection: Client, names: Names, settings: JetStreamSettings)
 
 def _not_opened(problem: Exception, names: Names, settings: JetStreamSettings) -> HoldfastError:
     found = translate(problem, f"opening channel {names.channel!r}")
-    if isinstance(found, Blocked):  # a stream's whole size is set aside when it is made
+    if isinstance(found, Blocked):  # the whole size of a stream is set aside when it is made
         return BadSetting(
             f"the servers cannot set aside {settings.stream_bytes_max} bytes for channel {names.channel!r}; lower size_bytes, or "
             "raise `max_file` in their jetstream blocks"
@@ -127,7 +127,7 @@ async def _ensure(context: JetStreamContext, wanted: api.StreamConfig) -> None:
 
 
 def _check_config(found: api.StreamConfig, wanted: api.StreamConfig) -> None:
-    """BadSetting when a stream of this name could lose what is accepted into it."""
+    """Raise BadSetting when a stream of this name could lose accepted commands."""
     essential = (
         "subjects",
         "retention",

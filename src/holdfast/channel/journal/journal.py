@@ -2,11 +2,11 @@
 
     Journal.open(folder) ─▶ append, read_from, fetch, release, save_snapshot, load_snapshot ─▶ close
 
-No event loop and no threads in here: calls return when they are done, and an `append` is done when it is durable.
-`JournalChannel` runs one in an event loop; a recorder, the command line and the simulation use it as it is.
+There is no event loop and no thread in here: a call returns when it is done, and an `append` is done when it is durable.
+`JournalChannel` runs a journal in an event loop; a recorder, the command line and the simulation use it as it is.
 
-    writer      numbers commands, makes them durable          space      spare segments and reserves
-    reading     entries from disk, cached and checked          opening    judge and repair what a crash left
+    writer      numbers commands, makes them durable          space       spare segments and reserves
+    reading     entries from disk, cached and checked         ownership   opens a folder, repairs what a crash left
 
 It keeps rules 1, 2, 8 and 16 of the design: entries are numbered without a gap; nothing is read past the durable mark; only a
 prefix is released, and never the newest whole snapshot; that snapshot is found without reading the journal through.
@@ -20,13 +20,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from holdfast.channel.channel import Buffer, Entry, Pressure, Purpose, Snapshot, Stretch
-from holdfast.channel.journal.disk import Disk, PosixDisk
-from holdfast.channel.journal.draft import Draft, Outcome
-from holdfast.channel.journal.owning import Owned, own
-from holdfast.channel.journal.record import COMMAND, RELEASED, RELEASED_PAYLOAD, padded
-from holdfast.channel.journal.segment import Chain, holder_of
+from holdfast.channel.journal.files.disk import Disk, PosixDisk
+from holdfast.channel.journal.files.record import COMMAND, RELEASED, RELEASED_PAYLOAD, padded
+from holdfast.channel.journal.files.segment import Chain, holder_of
+from holdfast.channel.journal.folder_ownership import Ownership, own
+from holdfast.channel.journal.reading.snapshot import load, parts_of, snapshot_end
+from holdfast.channel.journal.run import Draft, Outcome
 from holdfast.channel.journal.settings import JournalSettings
-from holdfast.channel.journal.snapshot import load, parts_of, snapshot_end
 from holdfast.errors import Closed, HoldfastError, JournalDamaged, NoSuchPosition, TooLarge
 
 # A snapshot is written in groups of about this size, so that commands do not wait long behind it.
@@ -34,16 +34,16 @@ SNAPSHOT_GROUP_BYTES = 1 << 18
 
 
 class Journal:
-    """Use `Journal.open`. One process owns a journal; see `JournalReader` for others."""
+    """Use `Journal.open`. One process owns a journal; others read it with `JournalReader`."""
 
-    def __init__(self, owned: Owned, clock: Callable[[], float]) -> None:
-        self.folder = owned.folder
-        self.plan = owned.plan
-        self._command_bytes_max = owned.plan.command_bytes_max
-        self._owned = owned
-        self._space = owned.space
-        self._writer = owned.writer
-        self._reading = owned.reading
+    def __init__(self, ownership: Ownership, clock: Callable[[], float]) -> None:
+        self.folder = ownership.folder
+        self.plan = ownership.plan
+        self._command_bytes_max = ownership.plan.command_bytes_max
+        self._ownership = ownership
+        self._space = ownership.space
+        self._writer = ownership.writer
+        self._reader = ownership.reader
         self._clock = clock
         self._is_closed = False
 
@@ -68,7 +68,7 @@ class Journal:
 
     @property
     def id(self) -> bytes:
-        """Sixteen random bytes that no other journal has, for as long as this one exists."""
+        """Sixteen random bytes that no other journal has."""
         return self._writer.journal_id
 
     @property
@@ -87,11 +87,11 @@ class Journal:
 
     @property
     def bytes_appended(self) -> int:
-        """Bytes of commands since it was opened."""
+        """Bytes of commands appended since it was opened."""
         return self._writer.bytes_appended
 
     def oldest_stretch(self) -> Stretch | None:
-        """The oldest segment, once nothing more is written to it: it is freed as a whole."""
+        """Return the oldest segment, once nothing more is written to it: it is freed as a whole."""
         chain = self._writer.chain
         if len(chain) < 2:
             return None
@@ -108,15 +108,15 @@ class Journal:
     @property
     def is_stopped(self) -> bool:
         """The disk failed and the journal accepts nothing more until it is opened again."""
-        return bool(self._writer.stopped)
+        return bool(self._writer.stop_reason)
 
     # --- writing -------------------------------------------------------------------------------------------------------
 
     def append(self, commands: Sequence[Buffer], purpose: Purpose = Purpose.EVENTS) -> int:
-        """Make these commands durable, in one sync where they fit one segment; the number of the first.
+        """Make these commands durable, in one sync where they fit one segment; return the number of the first.
 
-        Blocked when the reserve is used up, TooLarge, DiskFailed, OutcomeUnknown. Commands before the one that was refused
-        are durable: `journal.durable` tells how many.
+        Blocked when the reserve is used up, TooLarge, DiskFailed, OutcomeUnknown. Commands before the refused one are durable:
+        `journal.durable` tells how many.
         """
         drafts = [self.draft(command, purpose) for command in commands]
         first = self.durable + 1
@@ -129,7 +129,7 @@ class Journal:
         return first
 
     def _count_in_room(self, drafts: Sequence[Draft]) -> int:
-        """How many fit what is ready, at least one: more segments are made before the reserves are touched."""
+        """Count the drafts that fit the ready segments, at least one: more segments are made before the reserves are used."""
         left = self.room
         for count, draft in enumerate(drafts):
             left -= padded(len(draft.payload))
@@ -138,7 +138,7 @@ class Journal:
         return len(drafts)
 
     def draft(self, command: Buffer, purpose: Purpose) -> Draft:
-        """The command as something to commit. TooLarge when no segment can hold it."""
+        """Return the command as something to commit. TooLarge when no segment can hold it."""
         if len(command) > self._command_bytes_max:
             raise TooLarge(
                 f"a command of {len(command)} bytes is more than the {self._command_bytes_max} this journal takes; split it",
@@ -147,10 +147,10 @@ class Journal:
         return Draft(COMMAND, command, purpose)
 
     def commit(self, drafts: Sequence[Draft], *, is_marked: bool = True) -> list[Outcome]:
-        """One group: write, sync, and say per draft what became of it. One thread at a time.
+        """Write and sync one group; return the outcome of each draft. One thread at a time.
 
-        Then the durable mark is written, unless the caller does so itself before the next group, to answer sooner.
-        Whatever else goes wrong (no memory, a fault of our own) stops the journal: what is on disk is not known in memory then.
+        Then the durable mark is written, unless the caller does so itself before the next group, to answer sooner. Any other
+        failure (no memory, a fault of our own) stops the journal: memory then no longer knows what is on disk.
         """
         self._check_open()
         try:
@@ -163,37 +163,34 @@ class Journal:
         return outcomes
 
     def write_mark(self) -> None:
-        """Tell readers in other processes, and the next opening, what is durable. Not while a group is being committed."""
+        """Tell readers in other processes, and the next opening, what is durable. Do not call it while a group is committed."""
         self._writer.write_mark()
 
     def release(self, below: int) -> None:
-        """Forget entries below this number, whole segments at a time.
-
-        Never the newest snapshot, never an entry that is not below.
-        """
+        """Forget entries below this number, whole segments at a time. The newest snapshot and all other entries stay."""
         draft = self.release_draft(below)
         if draft:
             self._raise_refusal(self.commit([draft]))
 
     def release_draft(self, below: int) -> Draft | None:
-        """What must be durable before segments are reused; None when no segment becomes free."""
+        """Return the note that must be durable before segments are reused; None when no segment becomes free."""
         self._check_open()
         if below > self.durable + 1:
             raise NoSuchPosition(
-                f"entries below {below} cannot be released: the newest is {self.durable}; release no more than there is",
+                f"entries below {below} cannot be released: the newest is {self.durable}; release at most up to it",
                 entry=below, durable=self.durable,
             )  # fmt: skip
         chain = self._writer.chain
         if not chain:
             return None
         kept = chain[max(0, holder_of(chain, below))].generation
-        kept = min(kept, self._writer.saving_start[0] or kept)
+        kept = min(kept, self._writer.snapshot_start[0] or kept)
         return Draft(RELEASED, RELEASED_PAYLOAD.pack(kept), Purpose.UPKEEP) if kept > chain[0].generation else None
 
     # --- snapshots -----------------------------------------------------------------------------------------------------
 
     def save_snapshot(self, at: int, chunks: Iterable[Buffer]) -> None:
-        """Keep this state as of entry `at`; whole or not at all. It replaces the one before when its last byte is durable."""
+        """Keep this state as of entry `at`, whole or not at all. It replaces the older one when its last byte is durable."""
         try:
             for group in self.snapshot_groups(at, chunks):
                 self._raise_refusal(self.commit(group))
@@ -202,29 +199,29 @@ class Journal:
             self.forget_snapshot()
 
     def snapshot_groups(self, at: int, chunks: Iterable[Buffer]) -> Iterator[list[Draft]]:
-        """The parts of a snapshot, in groups to be committed one after the other, then `snapshot_end`."""
+        """Return the parts of a snapshot, in groups. Commit one after the other, then `snapshot_end`."""
         self._check_open()
         if not 0 <= at <= self.durable:
-            raise NoSuchPosition(f"a snapshot as of entry {at}: the newest is {self.durable}; name one there is", entry=at)
+            raise NoSuchPosition(f"no snapshot can be saved as of entry {at}: the newest durable is {self.durable}", entry=at)
         return parts_of(
             chunks, part_bytes=min(SNAPSHOT_GROUP_BYTES, self.plan.usable_bytes // 4), group_bytes=SNAPSHOT_GROUP_BYTES
         )
 
     def snapshot_end(self, at: int) -> Draft:
-        """What makes the parts committed before it a snapshot."""
+        """Return the note that makes the parts committed before it a snapshot."""
         return snapshot_end(at, self._writer)
 
     def forget_snapshot(self) -> None:
-        """The snapshot that was being saved is finished, or will never be: its parts need not be kept."""
-        self._writer.forget_saving()
+        """Stop keeping the parts of the snapshot that was being saved: it is finished, or will never be."""
+        self._writer.forget_snapshot()
 
     def load_snapshot(self) -> Snapshot | None:
-        """The newest whole one."""
+        """Return the newest whole snapshot."""
         self._check_open()
         while True:
             place = self._writer.marks.snapshot
             try:
-                return load(place, (*self._writer.kept, *self._writer.chain), self._reading)
+                return load(place, (*self._writer.kept, *self._writer.chain), self._reader)
             except JournalDamaged:
                 if place == self._writer.marks.snapshot:
                     raise  # otherwise a newer one was saved meanwhile, and this one was released
@@ -232,26 +229,26 @@ class Journal:
     # --- reading -------------------------------------------------------------------------------------------------------
 
     def read_from(self, number: int) -> Iterator[Entry]:
-        """Every entry from `number` to the newest that is durable now."""
+        """Yield every entry from `number` to the newest that is durable now."""
         self._check_open()
         self.check_readable(number)
-        return self._reading.read_from(number)
+        return self._reader.read_from(number)
 
     def read_run(self, number: int, last: int) -> list[Entry]:
-        """Entries from `number` on and not past `last`, as many as are convenient, at least one."""
+        """Return entries from `number` on and not past `last`, as many as are convenient, at least one."""
         self._check_open()
-        return self._reading.run(number, last)
+        return self._reader.run(number, last)
 
     def fetch(self, numbers: Sequence[int], bytes_max: int | None = None, front: int | None = None) -> list[Buffer]:
-        """The commands with these numbers; with `bytes_max`, the answer ends when that is reached."""
+        """Return the commands with these numbers; see `Channel.fetch`."""
         self._check_open()
-        return self._reading.fetch(numbers, bytes_max, front)
+        return self._reader.fetch(numbers, bytes_max, front)
 
     def check_readable(self, number: int) -> None:
-        """NoSuchPosition for what was released. Starting past the newest is fine: that is what comes next."""
+        """Raise NoSuchPosition for a released entry. Starting past the newest is fine: that entry comes next."""
         if number < self.first:
             raise NoSuchPosition(
-                f"entry {number} is not held any more: the oldest is {self.first}; start there, from a snapshot",
+                f"entry {number} was released: the oldest held is {self.first}; start there, from a snapshot",
                 entry=number, first=self.first,
             )  # fmt: skip
 
@@ -263,7 +260,7 @@ class Journal:
 
     @property
     def room(self) -> int:
-        """Bytes that should go into one group at most, so that making segments keeps ahead."""
+        """The most bytes that one group should have, so that new segments are made in time."""
         return self._space.room(self._writer.tail_left)
 
     @property
@@ -271,7 +268,7 @@ class Journal:
         return self._space.is_late
 
     def grow(self) -> bool:
-        """Make one more spare segment. False when it could not be made; `pressure` says why, and it is tried again later."""
+        """Make one more spare segment. Return False when that failed: `pressure` says why, and it is tried again later."""
         try:
             self.adopt(self.make_segment())
         except OSError as problem:
@@ -280,11 +277,11 @@ class Journal:
         return True
 
     def make_segment(self) -> int:
-        """The slow half of growing, which may run in another thread, one at a time. OSError when there is no room."""
+        """Do the slow half of growing; it may run in another thread, one at a time. OSError when there is no room."""
         return self._space.make()
 
     def adopt(self, number: int) -> None:
-        """The quick half: the segment that was made can be used."""
+        """Do the quick half: the new segment can be used."""
         self._space.adopt(number)
 
     def could_not_grow(self, problem: Exception) -> None:
@@ -297,7 +294,7 @@ class Journal:
         if self._is_closed:
             return
         self._is_closed = True
-        self._owned.let_go()
+        self._ownership.let_go()
 
     def __enter__(self) -> Journal:
         return self

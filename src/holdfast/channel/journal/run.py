@@ -5,30 +5,42 @@
                   ▼                    ▼
             the run ends            refused, like all of its purpose behind it
 
-Nobody overtakes: when one is refused for want of room, so are those of the same purpose behind it, even where they would fit.
+Nobody overtakes: when a draft is refused for want of room, all of its purpose behind it are refused, even those that would fit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from holdfast.channel.channel import Buffer, Purpose
-from holdfast.channel.journal.draft import Draft, Outcome
-from holdfast.channel.journal.record import COMMAND, RELEASED, SNAPSHOT_PART, Note, encode, padded
-from holdfast.channel.journal.segment import POINT_SPACING_BYTES, Segment
+from holdfast.channel.journal.files.record import COMMAND, RELEASED, SNAPSHOT_PART, Note, encode, padded
+from holdfast.channel.journal.files.segment import POINT_SPACING_BYTES, Segment
 from holdfast.channel.journal.space import Space
 from holdfast.errors import HoldfastError
 
 
+class Draft(NamedTuple):
+    """A record to be written: a command, or a note of the journal to itself."""
+
+    kind: int
+    payload: Buffer
+    purpose: Purpose
+
+
+# The number of a draft's entry (for a note: of the next entry), or why it was refused.
+Outcome = int | HoldfastError
+
+
 class Admission:
-    """Whom there is room for, as long as one group is written. `blocked`: purposes that were refused in it, and why."""
+    """Decides whether there is room for a draft of the group. `blocked`: purposes that were refused in this group, and why."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
         self.blocked: dict[Purpose, HoldfastError] = {}
 
     def refusal(self, draft: Draft, left: int) -> HoldfastError | None:
-        """Why this draft is not taken, where the tail has so many bytes left; None when it is."""
+        """Return why this draft is refused when the tail has so many bytes left; None when it is taken."""
         size = padded(len(draft.payload))
         if draft.kind == RELEASED and size <= left:
             return None
@@ -41,7 +53,7 @@ class Admission:
 
 
 class Run:
-    """Records from the tail's end up to `end`, and what is to be known of them once they are durable."""
+    """Records from the tail's end up to `end`, and the facts to publish once they are durable."""
 
     __slots__ = ("command_bytes", "end", "next_entry", "notes", "parts", "points", "upkeep_bytes")
 
@@ -56,7 +68,7 @@ class Run:
 
 
 def gather(drafts: Sequence[Draft], outcomes: list[Outcome], tail: Segment, next_entry: int, admission: Admission) -> Run:
-    """As many drafts as fit the tail, from the first without an outcome on: each gets its number, or why it is refused."""
+    """Take as many drafts as fit the tail, from the first without an outcome on. Each gets its number, or why it is refused."""
     group = tail.end
     run = Run(group, next_entry)
     at, room, life, seed = group, tail.header.segment_bytes, tail.life, tail.seed

@@ -1,13 +1,12 @@
-"""How large a journal may become, and what of it is kept back.
+"""The settings of a journal: how large it may become, and which part is reserve.
 
-    ┌──────────────── size_bytes ─────────────────────────────────────────┐
+    ┌──────────────── size_bytes ──────────────────────────────────────────┐
     │ in use … tail │ ordinary spares │ events' reserve │ upkeep's reserve │
-    └───────────────────────────────────────────────────────────────────────┘
-                      grown ahead of need   always there, written before the first event
+    └──────────────────────────────────────────────────────────────────────┘
+                      made ahead of need   always there, written before the first event
 
-A reserve of R bytes is as many segments as are needed to take R bytes of commands *whatever their size*: a command that does
-not fit the rest of a segment leaves that rest unused, every record has a head, and both are counted here, once, in
-`sure_bytes`.
+A reserve of R bytes has enough segments for R bytes of commands *of any size*. A command that does not fit the rest of a segment
+leaves that rest unused, and every record has a head: `sure_bytes` counts both.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.channel.channel import COMMAND_BYTES_MAX
-from holdfast.channel.journal.disk import SECTOR_BYTES
-from holdfast.channel.journal.layout import HEADER_BYTES
-from holdfast.channel.journal.record import HEAD_BYTES, padded
+from holdfast.channel.journal.files.disk import SECTOR_BYTES
+from holdfast.channel.journal.files.layout import HEADER_BYTES
+from holdfast.channel.journal.files.record import HEAD_BYTES, padded
 from holdfast.errors import BadSetting
 
 KIB = 1 << 10
@@ -32,15 +31,15 @@ ORDINARY_AHEAD = 2
 
 
 class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set. `segment_bytes` counts only when a journal is created: an existing one keeps its own.
+    """The settings. `segment_bytes` counts only when a journal is created: an existing one keeps its own.
 
     size_bytes         the journal never grows beyond this
     initial_bytes      written before the first event (more, if the reserves need more)
     segment_bytes      size of one file
-    reserve_bytes      of events that are still accepted when no new space can be had
-    upkeep_bytes       of confirmations, snapshots and carried events, which events never touch
-    tail_cache_bytes   of the newest commands kept in memory for readers that keep up
-    read_cache_bytes   of older commands kept in memory for readers that do not
+    reserve_bytes      events that are still accepted when no new space can be had
+    upkeep_bytes       kept for confirmations, snapshots and carried events; events never take it
+    tail_cache_bytes   newest commands kept in memory, for readers that keep up
+    read_cache_bytes   older commands kept in memory, for readers that lag
     """
 
     size_bytes: int = 4 * GIB
@@ -53,7 +52,7 @@ class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The settings in segments of a given size."""
+    """The settings, counted in segments of a given size."""
 
     segment_bytes: int
     events_segments: int
@@ -83,17 +82,17 @@ def usable_bytes(segment_bytes: int) -> int:
 
 
 def sure_bytes(segment_bytes: int) -> int:
-    """Bytes of commands (of 256 or more each) that fit a segment whatever their sizes.
+    """Return the bytes of commands (of 256 or more each) that fit a segment whatever their sizes.
 
-    The unused rest is smaller than the largest record, and, since a record longer than half a segment fills more than half of it,
-    never more than half. A record's head and padding are at most an eighth of a command of 256 bytes.
+    The unused rest is smaller than the largest record. It is never more than half a segment, because a record longer than that
+    fills more than half. The head and padding of a record are at most an eighth of a command of 256 bytes.
     """
     usable = usable_bytes(segment_bytes)
     return max(usable - padded(COMMAND_BYTES_MAX), usable // 2) * 8 // 9
 
 
 def plan(settings: JournalSettings, segment_bytes: int | None = None) -> Plan:
-    """What the settings mean for segments of this size (an existing journal's, or the one set). BadSetting if it cannot be."""
+    """Return the settings in segments of this size (an existing journal's, or the one set). BadSetting if that is impossible."""
     size = segment_bytes or settings.segment_bytes
     _check(settings, size)
     events = -(-settings.reserve_bytes // sure_bytes(size))

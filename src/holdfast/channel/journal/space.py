@@ -1,4 +1,4 @@
-"""Space: the segments nobody uses, and who may have them.
+"""Space: the spare segments, and who may have them.
 
     spares = ordinary + events' reserve + upkeep's reserve
 
@@ -6,11 +6,10 @@
     short        none, and none can be made: events draw on their reserve, down to what is upkeep's
     blocked      events have used theirs; upkeep (confirmations, snapshots, carried events) goes on with its own
 
-What upkeep spends while space is short is taken from its own part, not from the events': the spares that events must leave
-alone shrink as upkeep spends. A note of release is taken even when upkeep has nothing left, because it is what frees
-segments.
+While space is short, upkeep spends its own reserve, not that of events: the spares that events must leave alone shrink as upkeep
+spends. A note of release is taken even when upkeep has nothing left, because it frees segments.
 
-Making a spare (`make`) is slow and touches nothing but its own new file: it may run in another thread, one at a time.
+Making a spare (`make`) is slow and touches only its own new file: it may run in another thread, one at a time.
 """
 
 from __future__ import annotations
@@ -20,20 +19,24 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from holdfast.channel.channel import Pressure, Purpose
-from holdfast.channel.journal.disk import Disk, DiskFile
-from holdfast.channel.journal.layout import PREPARING_SUFFIX, encode_header, segment_name, spare_header
+from holdfast.channel.journal.files.disk import Disk, DiskFile
+from holdfast.channel.journal.files.layout import PREPARING_SUFFIX, encode_header, segment_name, spare_header
 from holdfast.channel.journal.settings import ORDINARY_AHEAD, Plan
 from holdfast.errors import Blocked
 
-# Kept free for notes of release when everything else is used up; one such note frees a whole segment.
+# Bytes kept free for notes of release when everything else is used up. One such note frees a whole segment.
 NOTE_ROOM_BYTES = 512
 # How many spares have their file open already, so that taking one needs no new file descriptor.
 WARM_SPARES = 2
 NO_LIMIT = 1 << 62
-# A snapshot leaves one part in so many of upkeep's reserve to confirmations, which free space where a snapshot takes it.
+# A snapshot leaves one part in so many of upkeep's reserve to confirmations: they free space, a snapshot takes it.
 CONFIRMATIONS_SHARE = 4
 RETRY_FIRST_S = 1.0
 RETRY_MAX_S = 5.0
+
+
+class NoSpare(Exception):
+    """No spare segment is left."""
 
 
 class Space:
@@ -57,7 +60,7 @@ class Space:
 
     @property
     def ordinary(self) -> int:
-        """Spares beyond the reserves; negative while the reserves are being used."""
+        """Spares beyond the reserves; negative while the reserves are in use."""
         return len(self._spares) - self._reserve_segments
 
     @property
@@ -69,11 +72,11 @@ class Space:
 
     @property
     def is_late(self) -> bool:
-        """The next segment would come out of a reserve although more can be made: making it now is better than waiting."""
+        """The next segment would come out of a reserve although a new one can be made: wait for that one."""
         return self.ordinary < 1 and not self.problem and self.total < self._plan.segments_max
 
     def room(self, tail_left: int) -> int:
-        """Bytes that can be taken before the next spare should be made; no limit where none can be."""
+        """Return the bytes that can be taken before the next spare should be made; no limit where none can be made."""
         if self.problem or self.total >= self._plan.segments_max:
             return NO_LIMIT
         return tail_left + max(0, self.ordinary) * self._plan.sure_bytes
@@ -82,14 +85,11 @@ class Space:
 
     @property
     def _upkeep_segments(self) -> int:
-        """How many spares events must leave alone."""
+        """Spares that events must leave alone."""
         return max(0, self._plan.upkeep_segments - self._upkeep_spent // self._plan.usable_bytes)
 
     def refusal(self, purpose: Purpose, size: int, tail_left: int, *, is_snapshot: bool = False) -> Blocked | None:
-        """Why a record of `size` bytes cannot be taken; None when it can.
-
-        It goes to the tail if it fits, to a new segment if not.
-        """
+        """Return why a record of `size` bytes is refused; None when the tail takes it, or a new segment if it does not fit."""
         left = len(self._spares) - (size > tail_left)
         is_last = left == 0 and size <= tail_left and tail_left - size < NOTE_ROOM_BYTES
         kept_back = self._upkeep_segments if purpose is Purpose.EVENTS else 0
@@ -102,7 +102,7 @@ class Space:
     def _blocked(self, whose: str, purpose: Purpose) -> Blocked:
         return Blocked(
             f"the journal's reserve for {whose} is used up ({self.reason}); what was accepted is safe; it goes on by itself when "
-            "recipients confirm or space returns",
+            "recipients confirm or there is space again",
             purpose=int(purpose),
             reason=self.reason,
         )
@@ -112,7 +112,7 @@ class Space:
         return self.problem or f"the journal has reached its size of {self.total * self._plan.segment_bytes} bytes"
 
     def spend(self, upkeep_bytes: int) -> None:
-        """Upkeep has written this much."""
+        """Count what upkeep has written."""
         self._upkeep_spent = self._upkeep_spent + upkeep_bytes if self.ordinary < 1 else 0
 
     def pressure(self, tail_left: int) -> Pressure:
@@ -124,12 +124,17 @@ class Space:
             upkeep_reserve_bytes=min(upkeep, len(self._spares)) * sure,
             is_short=self.is_short,
             reason=self.reason if self.is_short else "",
+            used_bytes=(self.total - len(self._spares)) * self._plan.segment_bytes - tail_left,
+            size_bytes=self._plan.segments_max * self._plan.segment_bytes,
+            ordinary_bytes=(self._plan.segments_max - self._reserve_segments) * self._plan.segment_bytes,
         )
 
     # --- taking, giving back, making -----------------------------------------------------------------------------------
 
     def take(self) -> tuple[int, DiskFile]:
-        """The next spare, its file open. IndexError when there is none, OSError when it cannot be opened."""
+        """Take the next spare, its file open. NoSpare when there is none, OSError when it cannot be opened."""
+        if not self._spares:
+            raise NoSpare("no spare segment is left")
         number = self._spares[0]
         file = self._warm.pop(number, None) or self._disk.open(self._folder / segment_name(number), is_writable=True)
         self._spares.popleft()
@@ -137,7 +142,7 @@ class Space:
         return number, file
 
     def warm(self) -> None:
-        """Open the files of the next spares ahead of need; it can wait when there is no file descriptor to be had."""
+        """Open the files of the next spares ahead of need. Without a free file descriptor it is left for later."""
         for number in self.spares[:WARM_SPARES]:
             if number in self._warm:
                 continue
@@ -147,7 +152,7 @@ class Space:
                 return
 
     def give_back(self, numbers: Iterable[int]) -> None:
-        """These segments are free again; upkeep's reserve is filled up first."""
+        """Make these segments spare again; upkeep's reserve is filled up first."""
         for number in numbers:
             self._spares.append(number)
             self._upkeep_spent = max(0, self._upkeep_spent - self._plan.usable_bytes)
@@ -155,9 +160,9 @@ class Space:
             self._upkeep_spent = 0
 
     def make(self) -> int:
-        """A new segment file, whole and durable before it gets its name.
+        """Make a new segment file, whole and durable before it gets its name; return its number.
 
-        OSError when there is no room; nothing is left behind then.
+        OSError when there is no room; then nothing is left behind.
         """
         number = self.total + 1
         path = self._folder / segment_name(number)
@@ -184,7 +189,7 @@ class Space:
             pass
 
     def adopt(self, number: int) -> None:
-        """What `make` made."""
+        """Add the segment that `make` made to the spares."""
         self.total = number
         self.problem = ""
         self._retry_s = RETRY_FIRST_S

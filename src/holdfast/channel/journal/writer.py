@@ -1,38 +1,101 @@
-"""The writer: takes drafts, gives them numbers, makes them durable, and says so only then.
+"""The writer: numbers drafts, makes them durable, and reports them only then.
 
     drafts ─▶ a run that fits the tail ─▶ write ─▶ sync ─▶ published
                      │ full                  │ failed
                      ▼                       ▼
                 next segment ◀────────── give the tail up; the same run again, from memory
 
-A run (`run`) is one write and one sync, in one segment. A run that fills a segment is synced before the next segment is
-begun, so a header in a newer segment proves that the older one is whole up to the end which that header names.
+A run (`run`) is one write and one sync, in one segment. A run that fills a segment is synced before the next segment begins. So
+the header of a newer segment proves that the older one is whole up to the end which that header names.
 
-When a write or a sync fails, nothing is known of what it wrote. The tail ends where it was durable before; the next segment's
-header says so, which makes void whatever lies behind; and the run is written there, with the same numbers. Until that header
-is durable nobody was told anything, so recovery may find the run in the one or in the other, but never in both. After a few
+When a write or a sync fails, nothing is known of what it wrote. The tail then ends where it was durable before. The header of the
+next segment says so, which makes void all that lies behind, and the run is written there, with the same numbers. No caller has an
+answer before that header is durable. So recovery may find the run in one segment or in the other, but never in both. After a few
 such failures in a row the writer stops for good.
 
-One thread uses a writer at a time. What others may look at meanwhile (`chain`, `durable`, `marks`) is replaced whole, never
-changed.
+One thread uses a writer at a time. The attributes that others read meanwhile (`chain`, `durable`, `marks`) are replaced whole,
+never changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from holdfast.channel.journal.disk import DiskFile
-from holdfast.channel.journal.draft import Draft, Outcome
-from holdfast.channel.journal.layout import DurableMark, encode_header, encode_mark
-from holdfast.channel.journal.marks import Marks
-from holdfast.channel.journal.record import COMMAND, PART_LEAD, RELEASED, SNAPSHOT_END, SNAPSHOT_PART, Note, encode, padded
-from holdfast.channel.journal.run import Admission, Run, gather
-from holdfast.channel.journal.segment import Chain
-from holdfast.channel.journal.space import Space
-from holdfast.channel.journal.tail_segment import TailSegment
+from holdfast.channel.journal.files.disk import DiskFile
+from holdfast.channel.journal.files.layout import DurableMark, Header, encode_header, encode_mark
+from holdfast.channel.journal.files.record import COMMAND, PART_LEAD, RELEASED, SNAPSHOT_END, SNAPSHOT_PART, Note, encode, padded
+from holdfast.channel.journal.files.segment import Chain, Marks, Segment
+from holdfast.channel.journal.run import Admission, Draft, Outcome, Run, gather
+from holdfast.channel.journal.space import NoSpare, Space
 from holdfast.errors import DiskFailed, OutcomeUnknown
 
-# Segments given up in a row before the disk itself is given up.
+
+class TailSegment:
+    """The segment that is written to, with its file.
+
+        a spare ─begin─▶ not begun ─first run durable─▶ begun ─full─▶ the next one begins, this file is closed
+                             │                            │
+                             └──── write or sync fails ───┴─▶ given up: it ends where it was durable before
+
+    Its header is written with its first records. A tail that is not begun is not in the chain yet, and no caller has an answer
+    about anything in it. `segment` and `file` are None before the first segment; `file` also after the tail was given up.
+    """
+
+    def __init__(
+        self,
+        segment: Segment | None,
+        file: DiskFile | None,
+        *,
+        highest_generation: int,
+        journal_id: bytes,
+        segment_bytes: int,
+        dice: Callable[[int], bytes],
+    ) -> None:
+        self.segment = segment
+        self.file = file
+        self.is_begun = segment is not None  # its header is on disk
+        self.failures = 0  # tails given up since something was durable
+        self._highest_generation = highest_generation
+        self._journal_id = journal_id
+        self._segment_bytes = segment_bytes
+        self._dice = dice
+        self._given_up: list[DiskFile] = []
+
+    def begin(self, number: int, file: DiskFile, *, previous: Segment | None, first_entry: int, marks: Marks) -> None:
+        """Make this spare the tail, behind `previous`."""
+        if self.is_begun and self.file:
+            self.file.close()
+        self._highest_generation += 1
+        generation = self._highest_generation
+        header = Header(
+            journal_id=self._journal_id,
+            number=number,
+            life=int.from_bytes(self._dice(4), "little") or 1,
+            segment_bytes=self._segment_bytes,
+            generation=generation,
+            previous_generation=previous.generation if previous else 0,
+            previous_number=previous.number if previous else 0,
+            previous_end=previous.end if previous else 0,
+            first_entry=first_entry,
+            oldest_generation=marks.oldest_generation if previous else generation,
+            snapshot=marks.snapshot,
+        )
+        self.segment, self.file, self.is_begun = Segment(header), file, False
+
+    def give_up(self) -> None:
+        """Write nothing more to it."""
+        assert self.file is not None
+        self._given_up.append(self.file)
+        self.file = None
+        self.failures += 1
+
+    def close(self) -> None:
+        for file in (*self._given_up, *([self.file] if self.file else [])):
+            file.close()
+        self.file = None
+
+
+# After more failed segments than this in a row, the disk itself is given up.
 FAILURES_MAX = 3
 
 
@@ -53,14 +116,16 @@ class Writer:
         self.kept = kept
         self.durable = next_entry - 1
         self.marks = marks
-        self.stopped = ""
+        self.stop_reason = ""
         self.bytes_appended = 0
         self.journal_id = journal_id
         self._space = space
         self._tail = tail
         self._mark_file = mark_file
         self._admission = Admission(space)
-        self._saving_start = (0, 0)
+        self.snapshot_parts = 0  # of the snapshot that is being saved
+        self._snapshot_start = (0, 0)
+        self._failure = ""  # why the newest tail was given up
 
     @property
     def tail_left(self) -> int:
@@ -68,22 +133,22 @@ class Writer:
         return segment.left if segment else 0
 
     @property
-    def saving_start(self) -> tuple[int, int]:
-        """(generation, byte) where the snapshot that is being saved began; (0, 0) when none is."""
-        return self._saving_start
+    def snapshot_start(self) -> tuple[int, int]:
+        """(generation, byte) where the snapshot that is being saved began; (0, 0) when none is saved."""
+        return self._snapshot_start
 
-    def forget_saving(self) -> None:
-        """The snapshot that was being saved will not be finished."""
-        self._saving_start = (0, 0)
+    def forget_snapshot(self) -> None:
+        """Forget where the snapshot that was being saved began."""
+        self._snapshot_start = (0, 0)
 
     # --- a group -------------------------------------------------------------------------------------------------------
 
     def commit(self, drafts: Sequence[Draft]) -> list[Outcome]:
-        """Write and sync, then say what became of each."""
+        """Write and sync; return the outcome of each draft."""
         outcomes: list[Outcome] = []
         self._admission.blocked.clear()
         while len(outcomes) < len(drafts):
-            if self.stopped:
+            if self.stop_reason:
                 outcomes += [self._refused()] * (len(drafts) - len(outcomes))
             elif self._must_switch(drafts[len(outcomes)]):
                 self._refuse_or_begin(drafts[len(outcomes)], outcomes)
@@ -92,13 +157,13 @@ class Writer:
         return outcomes
 
     def commit_lone(self, draft: Draft) -> Outcome:
-        """`commit` of one draft, by a short way where it is a command that goes into the tail, as most do."""
+        """Commit one draft, by a short way if it is a command that goes into the tail, as most do."""
         kind, payload, _ = draft
         tail, size = self._tail, padded(len(payload))
         segment, file = tail.segment, tail.file
         if kind != COMMAND or segment is None or not tail.is_begun or segment.end + size > segment.header.segment_bytes:
             return self.commit((draft,))[0]
-        if self.stopped or file is None or self._space.ordinary < 1:
+        if self.stop_reason or file is None or self._space.ordinary < 1:
             return self.commit((draft,))[0]
         at, entry = segment.end, self.durable + 1
         parts = encode(COMMAND, payload, entry, at=at, group=at, life=segment.header.life, seed=segment.seed)
@@ -144,10 +209,10 @@ class Writer:
             self._commit_elsewhere(drafts, outcomes, before)
 
     def _commit_elsewhere(self, drafts: Sequence[Draft], outcomes: list[Outcome], before: int) -> list[Outcome]:
-        """The tail was given up: those from `before` on are written again, from memory, into the next segment that takes them."""
+        """Write the drafts from `before` on again, from memory, into the next segment that takes them: the tail was given up."""
         while True:
             self._begin_after_failure()
-            if self.stopped:
+            if self.stop_reason:
                 self._fail(outcomes, before)
                 return outcomes
             assert self._tail.segment is not None
@@ -158,23 +223,25 @@ class Writer:
                 return outcomes
 
     def _begin_after_failure(self) -> None:
-        if self.stopped:
+        if self.stop_reason:
             return
         try:
             self._begin_segment()
-        except (OSError, IndexError) as problem:
+        except OSError as problem:
             self.stop(problem)
+        except NoSpare as problem:
+            self.stop(NoSpare(f"{self._failure}, and {problem}"))
 
     def _fail(self, outcomes: list[Outcome], before: int) -> None:
-        """These were written, and nobody can say whether they are there."""
+        """Report drafts that were written, and of which nobody knows whether they are there."""
         unknown = OutcomeUnknown(
-            f"the disk refused to make it durable ({self.stopped}); it may or may not be found when the journal is opened "
-            "again; repeat it then with the same id"
+            f"the disk refused to make it durable ({self.stop_reason}); it may be there when the journal is opened again; "
+            "repeat it then with the same id"
         )
         outcomes[before:] = [unknown if isinstance(outcome, int) else outcome for outcome in outcomes[before:]]
 
     def _is_durable(self, run: Run) -> bool:
-        """Write and sync; False when that failed, and then the tail is given up."""
+        """Write and sync. When that fails, give the tail up and return False."""
         segment, file = self._tail.segment, self._tail.file
         assert segment is not None
         assert file is not None
@@ -210,25 +277,25 @@ class Writer:
     def _take_note(self, note: Note, generation: int) -> None:
         if note.kind == SNAPSHOT_PART:
             index = PART_LEAD.unpack_from(note.payload)[0]
-            self.saved_parts = index + 1
+            self.snapshot_parts = index + 1
             if index == 0:
-                self._saving_start = (generation, note.byte)
+                self._snapshot_start = (generation, note.byte)
         self.marks = self.marks.after(note, generation)
         if note.kind in (RELEASED, SNAPSHOT_END):
             self._let_go()
 
     def _let_go(self) -> None:
-        """What neither holds entries nor the newest snapshot is spare; that this is so is durable already."""
+        """Make segments spare that hold neither entries nor the newest snapshot. The note that says so is durable already."""
         before = (*self.kept, *self.chain)
         self.chain, self.kept = self.marks.held(before)
         in_use = {segment.number for segment in (*self.kept, *self.chain)}
         self._space.give_back(segment.number for segment in before if segment.number not in in_use)
 
     def write_mark(self) -> None:
-        """Tell other processes, and the next opening. A mark that cannot be written is an old one, which is still true."""
+        """Tell other processes, and the next opening, what is durable. If that fails the old mark stays, which is still true."""
         if not self.chain or self._mark_file is None:
             return
-        newest = self.chain[-1]  # not the tail: where nothing of that is durable yet, its header may never come
+        newest = self.chain[-1]  # not the tail: before its first run is durable, its header may never come
         mark = DurableMark(self.journal_id, newest.generation, newest.end, self.durable)
         try:
             self._mark_file.write((encode_mark(mark),), 0)
@@ -238,26 +305,27 @@ class Writer:
     # --- segments ------------------------------------------------------------------------------------------------------
 
     def _begin_segment(self) -> None:
-        """The next spare becomes the tail."""
+        """Make the next spare the tail."""
         previous = self.chain[-1] if self.chain else None
         number, file = self._space.take()
         self._tail.begin(number, file, previous=previous, first_entry=self.durable + 1, marks=self.marks)
 
     def _give_up_tail(self, problem: OSError) -> None:
         self._tail.give_up()
+        self._failure = problem.strerror or str(problem)
         if self._tail.failures > FAILURES_MAX:
             self.stop(problem)
 
     def stop(self, problem: BaseException) -> None:
         """Accept nothing more; the first reason stays."""
-        if not self.stopped:
-            self.stopped = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
+        if not self.stop_reason:
+            self.stop_reason = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
 
     def _refused(self) -> DiskFailed:
         return DiskFailed(
-            f"the journal stopped accepting because the disk failed ({self.stopped}); what was accepted is safe; mend the disk, "
-            "then open the journal again",
-            reason=self.stopped,
+            f"the journal stopped accepting because the disk failed ({self.stop_reason}); what was accepted is safe; mend "
+            "the disk, then open the journal again",
+            reason=self.stop_reason,
         )
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 
 class Kind(Enum):
-    """What sort of value an expression has, as far as its text tells; in words for people."""
+    """The kind of value an expression has, as far as its text tells; in words for people."""
 
     NUMBER = "a number"
     TEXT = "a text"
@@ -27,7 +27,7 @@ class Kind(Enum):
 
 
 class Attribute(NamedTuple):
-    """`fields` are what is read of the event's head, `source` is Python over `head`, `source`, `id_number` and `priority`."""
+    """`fields` are read from the event's head; `source` is Python over `head`, `source`, `id_number` and `priority`."""
 
     kind: Kind
     source: str

@@ -1,4 +1,4 @@
-"""What is wrong with a selector, and where: a sentence, the line, a caret under the place.
+"""A complaint about a selector: a sentence, the line, a caret under the place.
 
 after this, a comparison such as = or IN, an operator, AND, OR or the end of the selector was expected, not 'region'
     amount > 100 region = 'eu'
@@ -15,7 +15,7 @@ from holdfast.errors import BadSelector
 SHOWN_MAX = 100
 _MARGIN = "    "
 
-# What the grammar calls things, and what people do. The first of a group that is possible stands for the whole group.
+# Names in the grammar, and words for people. The first of a group that is possible stands for the whole group.
 _IN_WORDS = {
     "NAME": "a name, a number, a 'text', TRUE, FALSE or an opening parenthesis",
     "NUMBER": "a number",
@@ -47,7 +47,7 @@ _HINTS = {
 
 
 class Misplaced(Exception):
-    """Something in a selector is wrong at a place; becomes a BadSelector where the whole text is known."""
+    """Something is wrong at a place of a selector. It becomes a BadSelector where the whole text is known."""
 
     def __init__(self, reason: str, at: int) -> None:
         super().__init__(reason)
@@ -72,7 +72,7 @@ def refusal(text: str, problem: Misplaced) -> BadSelector:
 
 
 def _shown(line: str, place: int) -> str:
-    """The line, or the part of it around the place, and a caret below. What has no width of one is shown as a blank."""
+    """The line, or the part of it around the place, and a caret below. Characters that are not printable become blanks."""
     first = max(0, min(place - SHOWN_MAX // 2, len(line) - SHOWN_MAX))
     part = "".join(letter if letter.isprintable() else " " for letter in line[first : first + SHOWN_MAX])
     before, after = "…" * (first > 0), "…" * (first + SHOWN_MAX < len(line))

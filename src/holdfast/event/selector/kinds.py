@@ -1,7 +1,7 @@
-"""Which operands an operator may have, as far as the text of a selector tells.
+"""The kinds of operands that an operator takes, as far as the text of a selector tells.
 
-What a property holds is known only when an event is there, and then unlike values are no error (see `values`). But what can be
-seen in the text is refused at once: `'a' + 1`, `NOT 5`, `TRUE > FALSE`, `priority LIKE '5%'` can only be mistakes.
+The value of a property is known only when an event comes, and then unlike values are no error (see `values`). But mistakes in
+the text are refused at once: `'a' + 1`, `NOT 5`, `TRUE > FALSE`, `priority LIKE '5%'` can only be mistakes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _kind_of_value(value: bool | int | float | str) -> Kind:
 
 
 def need_condition(node: Node) -> None:
-    """Misplaced unless this can be true or false by itself: a condition, TRUE, FALSE, or a property that may hold one of them."""
+    """Misplaced unless this can be true or false by itself: a condition, TRUE, FALSE, or a property that may have that value."""
     kind = kind_of(node)
     if kind in (Kind.NUMBER, Kind.TEXT):
         raise Misplaced(f"this is {kind.value}, not a condition; compare it with something, as in amount > 100", node.at)

@@ -1,4 +1,4 @@
-"""What a selector is once it has been read: a small tree, of values and of conditions.
+"""The tree of a selector: values and conditions.
 
     values       Literal  Name  Arithmetic
     conditions   Comparison  Membership  Like  NullTest  Not  Both  Either      (and a Name or TRUE, FALSE, read as a condition)
@@ -9,6 +9,7 @@ with many operands, so that a long selector is not a deep one. Every node knows 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from holdfast.event.selector.complaint import Misplaced
@@ -84,6 +85,26 @@ class Either(Node):
 CONDITIONS = (Comparison, Membership, Like, NullTest, Not, Both, Either)
 
 
+def names_in(node: Node) -> Iterator[Name]:
+    """The names that stand in a tree, from left to right."""
+    match node:
+        case Name():
+            yield node
+        case Membership(name=name) | Like(name=name) | NullTest(name=name):
+            yield name
+        case Arithmetic(first=first, steps=steps):
+            for operand in (first, *(operand for _, operand in steps)):
+                yield from names_in(operand)
+        case Comparison(left=left, right=right):
+            yield from names_in(left)
+            yield from names_in(right)
+        case Not(condition=condition):
+            yield from names_in(condition)
+        case Both(conditions=conditions) | Either(conditions=conditions):
+            for condition in conditions:
+                yield from names_in(condition)
+
+
 def depth_over(*operands: Node) -> int:
     """The depth of a node above these, or Misplaced when that is too deep."""
     deepest = max(operands, key=lambda operand: operand.depth)
@@ -93,5 +114,5 @@ def depth_over(*operands: Node) -> int:
 
 
 def one_deeper(node: Node) -> Node:
-    """The node, counted as one level: what parentheses do."""
+    """The node, counted as one level deeper: in parentheses."""
     return replace(node, depth=depth_over(node))

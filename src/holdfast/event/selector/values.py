@@ -1,14 +1,19 @@
-"""What a selector's operators do with the values of an event. A value is a bool, int, float, str, or None for NULL.
+"""Values, and what a selector's operators do with them. A value is a bool, int, float, str, or None for NULL.
 
     comparison          both numbers, whole or not      compared exactly
                         both texts, both true or false  = and <>; anything else is FALSE
                         unlike                          FALSE, also <>: the specification says so
                         one is NULL                     unknown
+    IN                  of the kind of the members      whether it is one of them
+                        anything else                   unknown, also NOT IN
+    LIKE                a text                          whether it is like the pattern
+                        anything else                   FALSE, so that NOT LIKE is TRUE
     + - * /             both numbers                    a whole number of 64 bits where it fits, otherwise a floating one
                         anything else                   NULL
 
-Two whole numbers divide as in Java: towards zero, 7 / 2 = 3. What is no number any more (a division by zero, an overflow, NaN)
-is NULL. No operator raises, and none makes a number of more than 64 bits: time and memory are bounded for any event.
+Two whole numbers divide as in Java: towards zero, 7 / 2 = 3 (ActiveMQ and RabbitMQ say 3.5; `7 / 2.0` is 3.5 everywhere).
+A result that is no number (a division by zero, an overflow, NaN) is NULL. No operator raises, and none makes a number of more
+than 64 bits: time and memory are bounded for any event.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""The account of a run: what was accepted, delivered and settled, and which promises that breaks.
+"""The account of a run: which events were accepted, delivered and settled, and which promises that breaks.
 
     nothing lost         every accepted event was delivered to everyone it was meant for
     settled stays so     an event whose confirm was settled is not delivered again
-    order kept           each recipient sees each producer's events, first deliveries, in the order they were sent
+    settled once         no two recipients of an audience hear that they have settled an event
+    order kept           each recipient sees the events of each producer, at their first delivery, in the order of sending
     nothing invented     nothing is delivered that was never sent
 
-Used by the simulation, by the faults tests and by the demo alike. Recipients that compete for one queue share an audience: an
-event is meant for each audience once. Duplicates before settling are allowed (a crash may cost a confirm), and are counted.
+The simulation, the faults tests and the demo use it. Recipients that compete for one queue share an audience: an event is meant
+for each audience once. Duplicates before settling are allowed (a crash may cost a confirm), and are counted.
 """
 
 from __future__ import annotations
@@ -25,17 +26,19 @@ class Verdict:
     duplicates: int = 0
     lost: list[tuple[Audience, Name]] = field(default_factory=list)
     delivered_after_settled: list[tuple[Audience, Name]] = field(default_factory=list)
+    settled_twice: list[tuple[Audience, Name]] = field(default_factory=list)
     out_of_order: list[tuple[Audience, Name, int]] = field(default_factory=list)
     invented: list[tuple[Audience, Name]] = field(default_factory=list)
 
     @property
     def is_kept(self) -> bool:
-        return not (self.lost or self.delivered_after_settled or self.out_of_order or self.invented)
+        return not (self.lost or self.delivered_after_settled or self.settled_twice or self.out_of_order or self.invented)
 
     def __str__(self) -> str:
         broken: tuple[tuple[str, Sequence[object]], ...] = (
             ("lost", self.lost),
             ("delivered after settled", self.delivered_after_settled),
+            ("settled twice", self.settled_twice),
             ("out of order", self.out_of_order),
             ("invented", self.invented),
         )
@@ -54,11 +57,11 @@ class Account:
         self._verdict = Verdict()
 
     def sent(self, producer: Hashable, number: int) -> None:
-        """About to be sent; it may or may not become accepted."""
+        """Note an event that is about to be sent; it may become accepted."""
         self._sent.add((producer, number))
 
     def accepted(self, producer: Hashable, number: int, *audiences: Audience) -> None:
-        """A receipt came. Without audiences it is meant for all there are."""
+        """Note a receipt. Without audiences, the event is meant for all of them."""
         self._accepted[producer, number] = audiences or self._audiences
 
     def delivered(self, audience: Audience, recipient: Hashable, producer: Hashable, number: int) -> None:
@@ -78,10 +81,14 @@ class Account:
         self._newest[audience, recipient, producer] = max(newest, number)
 
     def settled(self, audience: Audience, producer: Hashable, number: int) -> None:
-        self._settled[audience].add((producer, number))
+        """Note that a recipient heard that its confirm is applied."""
+        name = (producer, number)
+        if name in self._settled[audience]:
+            self._verdict.settled_twice.append((audience, name))
+        self._settled[audience].add(name)
 
     def missing(self) -> int:
-        """How many accepted events somebody still has not seen."""
+        """Return how many accepted events an audience still has not seen."""
         return len(self._unseen())
 
     def _unseen(self) -> list[tuple[Audience, Name]]:

@@ -1,7 +1,8 @@
-"""A replica: follows a channel from its first entry, and has never heard of a snapshot (rules 3 and 16).
+"""A replica: follows a channel from its first entry, without any snapshot (rules 3 and 16).
 
-Whoever restored a snapshot and replayed what came after it must have the same state, by its digest, as one that applied every
-command since the beginning. And what it has read was durable: it must be there after any crash.
+A machine that restored a snapshot and replayed the entries after it must have the same state, by its digest, as a replica that
+applied every command since the beginning. And every entry that the replica has read was durable: it must be there after any
+crash.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class Replica:
         return self._commands[-1][0] if self._commands else 0
 
     async def follow(self, channel: Channel, until: int | None = None) -> None:
-        """Read on, up to an entry or until it is cancelled."""
+        """Read up to an entry, or until it is cancelled."""
         if until is not None and self.newest >= until:
             return
         async for entries in channel.read(self.newest + 1):
@@ -30,7 +31,7 @@ class Replica:
                     return
 
     def state_at(self, entry: int) -> Directory:
-        """What every command up to this one makes."""
+        """Return the state after every command up to this one."""
         directory = Directory()
         for number, command in self._commands:
             if number <= entry:

@@ -1,8 +1,8 @@
-"""Transfers: events moved from one place to others by transactions, and which promises about them were broken (B11).
+"""Transfers: transactions move events from one place to others, and this says which promises about them were broken (B11).
 
-    whole or not at all     what is in one of the target places is in all of them, and no longer in the source
-    committed stays so      what a commit said yes to is in the targets
-    rolled back never was   what was rolled back is in none of them
+    whole or not at all     an event in one of the targets is in all of them, and no longer in the source
+    committed stays so      an event whose commit was answered is in the targets
+    rolled back never was   an event that was rolled back is in none of them
     nothing lost or twice   every event that was there at the beginning is in the source or the targets, once
 
 A commit that nobody answered may have happened or not; it must still be whole.
@@ -24,24 +24,24 @@ class Transfers:
         self._rolled_back: set[Hashable] = set()
 
     def sending(self, *events: Hashable) -> None:
-        """About to be put into the source, not accepted yet."""
+        """Note events that are about to be put into the source."""
         self._unsure.update(events)
 
     def sent(self, *events: Hashable) -> None:
-        """Accepted in the source."""
+        """Note events that were accepted in the source."""
         self._unsure.difference_update(events)
         self._there.update(events)
 
     def commit(self, event: Hashable) -> None:
-        """A commit that moves it said yes."""
+        """Note that a commit which moves this event was answered."""
         self.committed.add(event)
 
     def rolled_back(self, event: Hashable) -> None:
-        """It was moved by a transaction that was rolled back, and by none that was committed."""
+        """Note that only a transaction that was rolled back moved this event."""
         self._rolled_back.add(event)
 
     def broken(self, found: Mapping[str, Iterable[Hashable]]) -> list[str]:
-        """Which promises do not hold for what was found in the source and in each target; none when all do."""
+        """Return the promises that do not hold for the events found in the source and in each target."""
         counts = {place: Counter(found[place]) for place in (self._source, *self._targets)}
         first = counts[self._targets[0]]
         problems = [f"in part: {target} and {self._targets[0]} differ" for target in self._targets[1:] if counts[target] != first]

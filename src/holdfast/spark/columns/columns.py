@@ -31,7 +31,7 @@ BYTES_MAX = 8 << 20
 
 
 class ReadSlice(Protocol):
-    """Events of one batch that has no others: what `holdfast.client.reading` hands out."""
+    """Events of one batch that has no others: what `holdfast.client.reading.place_reader` hands out."""
 
     @property
     def first(self) -> int:
@@ -93,11 +93,11 @@ class Gathered:
         return pa.RecordBatch.from_arrays(columns, schema=self.layout.arrow)
 
     def numbers(self, values: Iterable[int]) -> npt.NDArray[np.int64]:
-        """For every row, what is said of its slice."""
+        """For every row the number of its slice."""
         return np.repeat(np.fromiter(values, np.int64, len(self.slices)), self.counts)
 
     def texts(self, values: Sequence[str]) -> pa.StringArray:
-        """The same for texts, which are few."""
+        """For every row the text of its slice; different texts are few."""
         if len(set(values)) == 1:
             return repeated(values[0], self.rows)
         return to_texts(values).take(to_numbers(np.repeat(np.arange(len(values)), self.counts)))
@@ -147,7 +147,7 @@ _COLUMNS: dict[str, Callable[[Gathered], Any]] = {
     "priority": lambda rows: to_numbers(rows.numbers(batch.priority for batch in rows.batches).astype(np.int32)),
     "expires_at": lambda rows: rows.heads.expiries(),
     "size": lambda rows: rows.bodies.sizes,
-    "properties": lambda rows: rows.heads.properties(),
+    "properties": lambda rows: rows.heads.properties(rows.layout.properties),
     "data": lambda rows: rows.bodies.data,
     "bad_data": lambda rows: rows.bodies.bad_data,
 }

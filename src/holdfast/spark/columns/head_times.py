@@ -14,10 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from holdfast.event.batch import Batch
-from holdfast.event.event import Head, decode_head, encode_head
-
-# What decoding a head may raise.
-UNREADABLE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError)
+from holdfast.event.event import NOT_READABLE, Head, decode_head, encode_head
 
 _MARKER_US = 0x0102_0304_0506_0708
 # The name, and "an unsigned number of eight bytes follows". No text can hold it with the marker behind it, as that would not be
@@ -27,7 +24,7 @@ _NO_TIME = bytes(8)
 
 
 def around_time(head: Head) -> tuple[bytes, bytes]:
-    """What stands before and after the eight bytes of its time in a head like this one."""
+    """The bytes before and after the eight bytes of the time in a head like this one."""
     marked = encode_head(msgspec.structs.replace(head, time_us=_MARKER_US))
     before, _, after = marked.partition(_TIME_FOLLOWS + _MARKER_US.to_bytes(8, "big"))
     return before + _TIME_FOLLOWS, after
@@ -43,7 +40,7 @@ def readable_bare(head: bytes) -> Head | None:
     """A head that has zeros for its time; None for one that was not written as `encode_head` writes it, with the time there."""
     try:
         found = decode_head(head)
-    except UNREADABLE_ERRORS:
+    except NOT_READABLE:
         return None
     before, after = around_time(found)
     return found if before + _NO_TIME + after == head else None

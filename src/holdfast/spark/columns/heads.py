@@ -22,19 +22,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from holdfast.event.batch import Batch
-from holdfast.event.event import Head, decode_head, decode_heads
+from holdfast.event.event import NOT_READABLE, Head, decode_head, decode_heads, unreadable_head
 from holdfast.spark.columns.arrays import repeated_text, to_numbers, to_texts, to_validity
-from holdfast.spark.columns.head_times import UNREADABLE_ERRORS, around_time, bare_head, bare_heads, readable_bare
-from holdfast.spark.columns.property_maps import Properties, to_maps
-from holdfast.spark.columns.schema import PROPERTIES, TIMESTAMP
+from holdfast.spark.columns.head_times import around_time, bare_head, bare_heads, readable_bare
+from holdfast.spark.columns.property_maps import Properties, to_documents, to_maps
+from holdfast.spark.columns.schema import PROPERTIES, TIMESTAMP, PropertyFormat
 
 # Below this many events, decoding each is faster than finding out that they are alike.
 ALIKE_MIN = 8
 # Heads are of few kinds when there are at least so many of each, as far as a sample of some batches shows.
 FEW_KINDS = 4
 SAMPLE_BATCHES = 4
-# The type of an event whose head cannot be read: no client sends one, and one alone is not to keep a table from the others.
-UNREADABLE = "holdfast.unreadable"
 # The years 1 to 9999, which is what both ends of Spark can show; a moment outside is shown as the nearest one inside.
 TIME_MIN_US, TIME_MAX_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 # One record batch after the other says the same of its events: columns of one short text are kept, this long, some 60 MB at most.
@@ -46,7 +44,7 @@ Times = npt.NDArray[np.int64]
 
 @dataclass(slots=True, eq=False)
 class _Template:
-    """What stands around the time in heads that are alike."""
+    """The bytes around the time in heads that are alike."""
 
     head: Head
     before: bytes
@@ -55,7 +53,7 @@ class _Template:
 
 
 class _Part(NamedTuple):
-    """Of the rows of a batch: the numbers of their heads, and their times."""
+    """The rows of a batch: the numbers of their heads, and their times."""
 
     which: npt.NDArray[np.int64]
     times_us: Times
@@ -79,7 +77,7 @@ class Heads:
     # --- heads that are alike ----------------------------------------------------------------------------------------
 
     def _template_of(self, batch: Batch) -> _Template | None:
-        """What all heads of a batch may be like: they are equally long, and the first one has a time."""
+        """The template that all heads of a batch may share: they are equally long, and the first one has a time."""
         if batch.count < ALIKE_MIN or bytes(batch.head_lengths) != bytes(batch.head_lengths[:4]) * batch.count:
             return None
         first = bare_head(bytes(batch.heads[: len(batch.heads) // batch.count]))
@@ -134,7 +132,7 @@ class Heads:
     def _each(self, batch: Batch) -> _Part:
         try:
             heads = decode_heads(batch.heads, batch.count)
-        except UNREADABLE_ERRORS:
+        except NOT_READABLE:  # one alone is not to keep a table from the others
             heads = [_readable(batch.head(index)) for index in range(batch.count)]
         first = len(self.kinds)
         self.kinds.extend(heads)
@@ -160,8 +158,10 @@ class Heads:
         expires_us = _clipped(self.numbers([head.expires_at_ms for head in self.kinds]), 1000) * 1000
         return timestamps(expires_us, expires_us != 0)
 
-    def properties(self) -> pa.MapArray:
+    def properties(self, format: PropertyFormat) -> pa.Array:
         maps = [head.properties or _NONE for head in self.kinds]
+        if format == "json":
+            return self.texts(to_documents(maps))
         if not any(maps):
             return pa.MapArray.from_arrays(to_numbers(np.zeros(self.rows + 1, np.int32)), _NO_TEXTS, _NO_TEXTS, type=PROPERTIES)
         return self._spread(to_maps(maps))
@@ -213,5 +213,5 @@ def _integers(values: list[int]) -> Times:
 def _readable(head: memoryview) -> Head:
     try:
         return decode_head(head)
-    except UNREADABLE_ERRORS:
-        return Head(type=UNREADABLE)
+    except NOT_READABLE:
+        return unreadable_head()

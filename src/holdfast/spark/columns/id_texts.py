@@ -26,7 +26,7 @@ _LETTERS = np.dtype([("front", f"V{_FRONT_LETTERS}"), ("pair", "<u2"), ("last_pa
 
 
 def id_texts(runs: Iterable[tuple[int, int]]) -> pa.StringArray:
-    """Of each first id and how many follow each other from it, the texts of all of them."""
+    """Write all ids of runs as texts; a run is its first id, and how many follow each other."""
     cut = [piece for first, count in runs for piece in _within_counted(first, count)]
     counts = np.array([count for _, count in cut], np.int64)
     numbers = _counted([first for first, _ in cut], counts)
@@ -40,7 +40,7 @@ def id_texts(runs: Iterable[tuple[int, int]]) -> pa.StringArray:
 
 
 def _within_counted(first: int, count: int) -> Iterable[tuple[int, int]]:
-    """The same ids in pieces within which only the last letters differ."""
+    """Divide runs into pieces within which only the last letters differ."""
     while count:
         piece = min(count, (1 << _COUNTED_BITS) - first % (1 << _COUNTED_BITS))
         yield first, piece

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
-# What decoding a body or making Arrow of it may raise, whatever the body is.
+# Errors of decoding a body, or of making Arrow of it.
 _UNFIT = (msgspec.MsgspecError, ValueError, TypeError, ArithmeticError, RecursionError)
 
 Body = bytes | memoryview

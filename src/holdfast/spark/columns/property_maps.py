@@ -1,4 +1,4 @@
-"""Properties as a column of maps from text to text.
+"""Properties as a column: of maps from text to text, or of JSON, in which numbers and booleans stay what they are.
 
 Most often all events have the same names, and under a name values of one type: then the values of a name are a column that Arrow
 turns into text by itself, which is twice as fast as one by one.
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -21,6 +22,7 @@ from holdfast.spark.columns.schema import PROPERTIES
 Properties = dict[str, PropertyValue]
 
 _NOTHING = type(None)
+_ENCODER = msgspec.json.Encoder()
 # Types whose values Arrow writes as we do; it writes floating-point numbers otherwise.
 _WRITTEN_BY_ARROW = ((int, pa.int64()), (bool, pa.bool_()))
 
@@ -35,6 +37,11 @@ def to_maps(maps: Sequence[Properties]) -> pa.MapArray:
     if own and names == own * len(maps):
         return _maps(offsets, _repeated(own, len(maps)), _interleaved(values, len(own)))
     return _maps(offsets, to_texts(names), to_written(values))
+
+
+def to_documents(maps: Sequence[Properties]) -> list[str]:
+    """Each map as a JSON object."""
+    return [_ENCODER.encode(each).decode() for each in maps]
 
 
 def to_written(values: Sequence[PropertyValue]) -> pa.StringArray:

@@ -7,6 +7,7 @@
 
 `data` is binary, string or a struct, by the format that was asked for. In the latter two `bad_data` holds the bytes that did not
 fit, and `data` is then null. The data of a large event (sent with `send_stream`) is never in a table: null, with its `size`.
+`properties` is a map of texts, or one text in JSON, in which each property keeps its type.
 
 Spark's schema and Arrow's are made from one list, because Spark takes record batches only when both agree in everything.
 """
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 Format = Literal["binary", "text", "json"]
 FORMATS: tuple[Format, ...] = get_args(Format)
+PropertyFormat = Literal["text", "json"]
+PROPERTY_FORMATS: tuple[PropertyFormat, ...] = get_args(PropertyFormat)
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 PROPERTIES = pa.map_(pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string()))
@@ -60,9 +63,16 @@ class Layout:
     columns: tuple[str, ...]
     format: Format = "binary"
     data_schema: str = ""  # DDL, for JSON
+    properties: PropertyFormat = "text"
 
     @classmethod
-    def of(cls, columns: tuple[str, ...] | None = None, format: Format = "binary", data_schema: str = "") -> Layout:
+    def of(
+        cls,
+        columns: tuple[str, ...] | None = None,
+        format: Format = "binary",
+        data_schema: str = "",
+        properties: PropertyFormat = "text",
+    ) -> Layout:
         """BadSetting for what is not possible. All columns unless some are named."""
         if format not in FORMATS:
             raise BadSetting(f"there is no format {format!r:.40}; there are: {', '.join(FORMATS)}", setting="format")
@@ -78,7 +88,7 @@ class Layout:
                 setting="dataSchema",
             )
         known = COLUMNS if format != "binary" else COLUMNS[:-1]
-        return cls(_checked(columns, known) if columns is not None else known, format, _readable(data_schema))
+        return cls(_checked(columns, known) if columns is not None else known, format, _readable(data_schema), properties)
 
     @property
     def arrow(self) -> pa.Schema:
@@ -89,7 +99,7 @@ class Layout:
         return _data_type(self.format, self.data_schema)
 
     def spark(self) -> StructType:
-        """The same for Spark."""
+        """The schema for Spark."""
         from pyspark.sql.types import StructField, StructType
 
         return StructType([StructField(field.name, spark_type(field.type), field.nullable) for field in self.arrow])
@@ -124,6 +134,8 @@ def _arrow_schema(layout: Layout) -> pa.Schema:
     fields = {field.name: field for field in _OF_EVERY_FORMAT}
     fields["data"] = pa.field("data", layout.data_type)
     fields["bad_data"] = pa.field("bad_data", pa.binary())
+    if layout.properties == "json":
+        fields["properties"] = pa.field("properties", pa.string(), nullable=False)
     return pa.schema([fields[name] for name in layout.columns])
 
 

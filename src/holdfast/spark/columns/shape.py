@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from holdfast.errors import BadSetting
 from holdfast.spark.columns.columns import ReadSlice, to_record_batches
 from holdfast.spark.columns.schema import Layout
-from holdfast.spark.worker import settle_down
+from holdfast.spark.worker_memory import freeze_loaded
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Shape:
         """BadSetting for columns that there are not, or that are something else."""
         if schema == offered.spark():
             return cls(offered, None)
-        layout = Layout.of(tuple(schema.names), offered.format, offered.data_schema)
+        layout = Layout.of(tuple(schema.names), offered.format, offered.data_schema, offered.properties)
         for field in layout.spark():
             given = schema[field.name].dataType.simpleString()
             if given != field.dataType.simpleString():
@@ -41,7 +41,7 @@ class Shape:
         return cls(layout, to_arrow_schema(schema, timezone="UTC"))
 
     def batches(self, slices: Iterable[ReadSlice]) -> Iterator[pa.RecordBatch]:
-        """All of a task."""
+        """The record batches of a task."""
         made = to_record_batches(slices, self.layout)
         yield from made if self.promised is None else (batch.cast(self.promised) for batch in made)
-        settle_down()
+        freeze_loaded()

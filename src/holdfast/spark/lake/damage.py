@@ -1,4 +1,4 @@
-"""What a power cut leaves of a commit that nobody was told of: names without content, and what to do about them.
+"""Damage by a power cut: log files with a name and no content, from a commit that was never reported, are set aside.
 
 Delta writes each file of its log whole before it gets its name, and syncs nothing. A commit of ours is synced before it counts,
 so only the newest version, and a checkpoint made with it, can be half on disk. They are set aside: the batch comes again, and is
@@ -22,7 +22,7 @@ _CHECKPOINT = re.compile(r"\d{20}\.checkpoint\.parquet\Z")
 
 
 def set_torn_aside(folder: str) -> list[str]:
-    """What of this log was only half on disk, and now has another name."""
+    """Rename the files of the log that are only half on disk; their names."""
     torn = _torn(folder)
     for name in torn:
         log.warning("%s: %s is only half on disk, from a commit that a power cut interrupted; set aside", folder, name)

@@ -1,4 +1,4 @@
-"""What one task writes of a lake table: parquet files, each of one partition, on disk before anybody hears of them.
+"""The files that one task writes: parquet, each of one partition, durable before the driver hears of them.
 
     table/date=2026-11-16/destination=plant%2F7%2Falarms/part-00003-6f1c….snappy.parquet
 
@@ -30,7 +30,7 @@ from holdfast.errors import DiskFailed
 
 # Rows of one row group: readers skip and share out work by row groups.
 GROUP_ROWS = 1 << 17
-# Of all partitions of a task together, before they are written: what one task may take of an executor's memory.
+# The memory that one task may take on an executor: rows of all its partitions that are not written yet.
 GATHERED_BYTES_MAX = 64 << 20
 # A file that has grown beyond this is finished, and the next one begun.
 FILE_BYTES_MAX = 256 << 20

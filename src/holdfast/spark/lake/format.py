@@ -21,10 +21,10 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from holdfast.errors import BadSetting
-from holdfast.spark.given import Given
 from holdfast.spark.lake.sink import DATE, DESTINATION, LakeBatchWriter, LakeStreamWriter
 from holdfast.spark.lake.source import LakeReader, schema_of
 from holdfast.spark.lake.table import Mode, local_folder
+from holdfast.spark.option_reader import OptionReader
 
 _READS = ("path",)
 _WRITES = (*_READS, "partitionBy", "scope", "number")
@@ -41,7 +41,7 @@ class LakeOptions:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> LakeOptions:
         """BadSetting for what is missing, unknown or not understood."""
-        given = Given(options, "writing a lake table", _WRITES)
+        given = OptionReader(options, "writing a lake table", _WRITES)
         if given.has("scope") != given.has("number"):
             raise BadSetting(
                 "options scope and number belong together: whose write this is, and which of its writes; give both or neither",
@@ -50,11 +50,11 @@ class LakeOptions:
         return cls(_folder(given), _partition_by(given), given.text("scope"), given.whole("number", 0, _NUMBER_MAX) or 0)
 
 
-def _folder(given: Given) -> str:
+def _folder(given: OptionReader) -> str:
     return local_folder(given.required("path", "/data/events: the folder of the table"))
 
 
-def _partition_by(given: Given) -> tuple[str, ...]:
+def _partition_by(given: OptionReader) -> tuple[str, ...]:
     names = tuple(each.strip() for each in given.text("partitionBy", f"{DATE},{DESTINATION}").split(","))
     if not all(names) or len(set(names)) != len(names):
         raise BadSetting(
@@ -75,7 +75,7 @@ class LakeSource(DataSource):
         return LakeReader(self._read_folder(), schema)
 
     def _read_folder(self) -> str:
-        return _folder(Given(self.options, "reading a lake table", _READS, dict.fromkeys(_WRITES, "writing")))
+        return _folder(OptionReader(self.options, "reading a lake table", _READS, dict.fromkeys(_WRITES, "writing")))
 
     def writer(self, schema: StructType, overwrite: bool) -> LakeBatchWriter:
         options = LakeOptions.of(self.options)

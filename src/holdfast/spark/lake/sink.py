@@ -24,8 +24,8 @@ from pyspark.sql.types import StructType, TimestampType
 
 from holdfast.errors import BadEvent, BadSetting, DiskFailed
 from holdfast.spark.lake.files import LakeFile, LakeFiles
-from holdfast.spark.sink.writing import check_in_order, make_plan_durable, query_of, task_name
-from holdfast.spark.worker import settle_down
+from holdfast.spark.sink.commit_order import check_in_order, make_plan_durable, query_of, task_name
+from holdfast.spark.worker_memory import freeze_loaded
 
 if TYPE_CHECKING:
     from holdfast.spark.lake.table import Lake, Mode
@@ -38,7 +38,7 @@ TIME = "time"
 
 @dataclass
 class LakeMessage(WriterCommitMessage):
-    """What a task tells the driver."""
+    """The report of a task to the driver."""
 
     query: str  # "": not of a stream
     files: list[LakeFile] = field(default_factory=list)
@@ -102,7 +102,7 @@ def _is_timestamp(schema: StructType, name: str) -> bool:
 
 
 class LakeWriting:
-    """What stream and batch have in common. It travels to executors, which need no `deltalake`: only the driver commits."""
+    """The common part of stream and batch writer. It travels to executors, which need no `deltalake`: only the driver commits."""
 
     def __init__(self, folder: str, partition_by: Sequence[str], schema: StructType, mode: Mode) -> None:
         self._folder = folder
@@ -127,7 +127,7 @@ class LakeWriting:
         except BaseException:
             files.discard()
             raise
-        settle_down()
+        freeze_loaded()
         return LakeMessage(query, finished)
 
     @contextmanager
@@ -159,7 +159,7 @@ class LakeStreamWriter(LakeWriting, DataSourceStreamArrowWriter):
             self._commit(messages, query, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Nothing: the commit may have happened."""
+        """Do nothing: the commit may have happened."""
 
 
 class LakeBatchWriter(LakeWriting, DataSourceArrowWriter):
@@ -179,4 +179,4 @@ class LakeBatchWriter(LakeWriting, DataSourceArrowWriter):
         self._commit(messages, self._scope, self._number)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Nothing: the commit may have happened."""
+        """Do nothing: the commit may have happened."""

@@ -38,9 +38,9 @@ LOCK_WAIT_S = 60.0
 LOCK_AGAIN_S = 0.02
 # Versions between two checkpoints of the log: so many small files are read to open the table.
 CHECKPOINT_VERSIONS = 50
-# How long the log tells the past; `vacuum` forgets the rest. What was committed by whom is never forgotten.
+# How long the log keeps old versions; `vacuum` forgets the rest. The number of each scope is never forgotten.
 CONFIGURATION: Mapping[str, str | None] = {"delta.logRetentionDuration": "interval 7 days"}
-# What hooks write is not synced, and a checkpoint that is not on disk hides versions that are: checkpoints are made here.
+# Checkpoints are made here, and synced: one that a hook wrote and that is not on disk would hide versions that are.
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 
@@ -104,7 +104,7 @@ class Lake:
         )
 
     def files(self, table: DeltaTable) -> list[LakeFile]:
-        """What the table consists of, oldest first."""
+        """The files of the table, oldest first."""
         columns = table.metadata().partition_columns
         rows = pa.table(table.get_add_actions(flatten=True)).sort_by("modification_time").to_pylist()
         return [

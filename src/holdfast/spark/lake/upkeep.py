@@ -1,4 +1,4 @@
-"""What a lake table needs now and then: fewer and larger files, an end to what is old, and nothing left lying about.
+"""Upkeep of a lake table: compact small files, drop old rows, delete files that no version needs.
 
     describe  how much there is, and of which days
     compact   many small files of a partition become few; the rows stay as they are
@@ -52,7 +52,7 @@ class Vacuumed:
 
 
 def describe(path: str) -> dict[str, Any]:
-    """What the table holds, for people and programs."""
+    """Describe the table, for people and programs."""
     lake = Lake(local_folder(path))
     table = lake.table()
     files = lake.files(table)

@@ -31,17 +31,17 @@ import msgspec
 from pyspark.sql import functions as F
 
 from holdfast.spark.pipelines.cooldown import Alert, QuietNotes, cooled
-from holdfast.spark.pipelines.notes import notes_in
 from holdfast.spark.pipelines.rules import Rule, load_rules
-from holdfast.spark.pipelines.settings import seconds
+from holdfast.spark.pipelines.running.notes import notes_in
+from holdfast.spark.pipelines.running.settings import seconds
 from holdfast.spark.pipelines.statistics import period
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from holdfast.spark.pipelines.progress import Reporter
-    from holdfast.spark.pipelines.registry import AlertsSettings
+    from holdfast.spark.pipelines.running.progress import Reporter
+    from holdfast.spark.pipelines.running.registry import AlertsSettings
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ def of_rules(windows: Iterable[Alert], rules: Mapping[str, Rule]) -> list[Alert]
 
 
 def start(spark: SparkSession, settings: AlertsSettings, reporter: Reporter) -> StreamingQuery:
-    from holdfast.spark.pipelines.runner import read_stream, writer
+    from holdfast.spark.pipelines.running.runner import read_stream, writer
 
     rules = load_rules(Path(settings.rules))
     found = alerts(read_stream(spark, settings), rules, settings.by, seconds(settings.lateness, "lateness"))
@@ -89,7 +89,7 @@ def start(spark: SparkSession, settings: AlertsSettings, reporter: Reporter) -> 
 
 
 def _publisher(settings: AlertsSettings, rules: Sequence[Rule]) -> Callable[[DataFrame, int], None]:
-    """What is done with the windows of a batch. It may be called again for the same batch, and comes to the same end."""
+    """Send the alerts of a batch. It may be called again for the same batch, with the same outcome."""
     by_name = {rule.name: rule for rule in rules}
     cooldowns = {rule.name: rule.cooldown_seconds for rule in rules}
     notes = notes_in(settings.checkpoint)

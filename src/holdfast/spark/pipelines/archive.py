@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from holdfast.spark.pipelines.progress import Reporter
-    from holdfast.spark.pipelines.registry import ArchiveSettings
+    from holdfast.spark.pipelines.running.progress import Reporter
+    from holdfast.spark.pipelines.running.registry import ArchiveSettings
 
 
 def archive(events: DataFrame) -> DataFrame:
@@ -22,6 +22,6 @@ def archive(events: DataFrame) -> DataFrame:
 
 
 def start(spark: SparkSession, settings: ArchiveSettings, reporter: Reporter) -> StreamingQuery:
-    from holdfast.spark.pipelines.runner import into_table, read_stream
+    from holdfast.spark.pipelines.running.runner import into_table, read_stream
 
     return into_table(archive(read_stream(spark, settings)), settings, settings.table)

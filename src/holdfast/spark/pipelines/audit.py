@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from holdfast.spark.pipelines.auditing.report import Account, Report
     from holdfast.spark.pipelines.auditing.settings import AuditSettings
-    from holdfast.spark.pipelines.progress import Reporter
-    from holdfast.spark.pipelines.runner import Stop
+    from holdfast.spark.pipelines.running.progress import Reporter
+    from holdfast.spark.pipelines.running.runner import Stop
 
 
 def run(spark: SparkSession, settings: AuditSettings, reporter: Reporter, stop: Stop) -> None:

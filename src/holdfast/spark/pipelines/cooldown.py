@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.spark.pipelines.notes import Notes
+from holdfast.spark.pipelines.running.notes import Notes
 
 # Spark keeps what it needs to run the last hundred batches again; so do we.
 STATES_KEPT = 100
@@ -44,7 +44,7 @@ class Alert(NamedTuple):
 def cooled(
     windows: Iterable[Alert], quiet: Mapping[str, float], cooldown_seconds: Mapping[str, float]
 ) -> tuple[list[Alert], Quiet]:
-    """Those of the windows that are alerts, oldest first, and until when what is quiet after them (seconds since 1970)."""
+    """Choose the windows that are alerts, oldest first; and until when each rule and group is quiet (seconds since 1970)."""
     kept, until, newest = [], dict(quiet), float("-inf")
     for alert in sorted(windows, key=lambda alert: (alert.window_end, alert.window_start, alert.key)):
         end = alert.window_end.timestamp()

@@ -28,15 +28,15 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from holdfast.spark.pipelines.settings import seconds
+from holdfast.spark.pipelines.running.settings import seconds
 from holdfast.spark.pipelines.statistics import period
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from holdfast.spark.pipelines.progress import Reporter
-    from holdfast.spark.pipelines.registry import DivergenceSettings
+    from holdfast.spark.pipelines.running.progress import Reporter
+    from holdfast.spark.pipelines.running.registry import DivergenceSettings
 
 KEYS = ("domain", "transaction", "problems")
 UNSAID = "?"
@@ -72,7 +72,7 @@ def answers(events: DataFrame, type: str) -> DataFrame:
 
 
 def judged(gathered: DataFrame, servers: Sequence[str]) -> DataFrame:
-    """What is wrong with each transaction, and with which servers; nothing of those with which nothing is."""
+    """Name the disagreement of each transaction and the servers concerned; transactions that agree are left out."""
     expected = F.array(*map(F.lit, servers)).cast("array<string>")
     answered = F.array_sort(F.array_distinct("answers.server"))
     found = (
@@ -100,7 +100,7 @@ def judged(gathered: DataFrame, servers: Sequence[str]) -> DataFrame:
 
 
 def start(spark: SparkSession, settings: DivergenceSettings, reporter: Reporter) -> StreamingQuery:
-    from holdfast.spark.pipelines.runner import into_table, into_terminal, read_stream
+    from holdfast.spark.pipelines.running.runner import into_table, into_terminal, read_stream
 
     found = divergence(
         read_stream(spark, settings),

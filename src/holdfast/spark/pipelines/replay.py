@@ -27,18 +27,18 @@ from pyspark.sql import functions as F
 
 from holdfast.errors import BadSetting
 from holdfast.event.pattern import Pattern
-from holdfast.spark.pipelines.notes import Notes, notes_in
-from holdfast.spark.pipelines.progress import Progress
-from holdfast.spark.pipelines.registry import moment
-from holdfast.spark.pipelines.replaying import Plan, TableFile, chunk_starts
-from holdfast.spark.pipelines.selecting import spark_sql
+from holdfast.spark.pipelines.replay_chunks import Plan, TableFile, chunk_starts
+from holdfast.spark.pipelines.running.notes import Notes, notes_in
+from holdfast.spark.pipelines.running.progress import Progress
+from holdfast.spark.pipelines.running.registry import moment
+from holdfast.spark.pipelines.selector_condition import spark_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from holdfast.spark.pipelines.progress import Reporter
-    from holdfast.spark.pipelines.registry import ReplaySettings
-    from holdfast.spark.pipelines.runner import Stop
+    from holdfast.spark.pipelines.running.progress import Reporter
+    from holdfast.spark.pipelines.running.registry import ReplaySettings
+    from holdfast.spark.pipelines.running.runner import Stop
 
 PLAN, DONE = "plan", "done"
 KEY = ("source", "id")
@@ -66,7 +66,7 @@ def replay(
 
 
 def meant(asked: Iterable[str], names: Iterable[str]) -> list[str]:
-    """Of these names, those that are asked for, by name or by wildcard: matched as the server matches them."""
+    """Choose the names that are asked for, by name or by wildcard, matched as the server matches them."""
     patterns = [Pattern.glob(each) for each in asked]
     return sorted(name for name in names if any(pattern.matches(name) for pattern in patterns))
 
@@ -126,7 +126,7 @@ def planned(notes: Notes, settings: ReplaySettings) -> Plan:
     return plan
 
 
-# What may differ when a replay is started again: where Spark runs, and by which address the server is reached.
+# Settings that may differ when a replay is started again: where Spark runs, and the address of the server.
 _NOT_PLANNED = ("url", "timeout", "spark_master", "remote", "checkpoint", "spark")
 
 
@@ -156,7 +156,7 @@ class Archive:
         self._settings = settings
         self._plan = plan
         asked = settings.destination_names
-        # Of what is in the plan; what matches nothing there is left as it is, and matches nothing in the rows either.
+        # Match the names in the plan. A pattern that matches none of them is kept, and matches no row either.
         self._destinations = meant(asked, {file.destination for file in plan.files}) or asked
 
     def publish(self, number: int) -> Progress:

@@ -26,8 +26,8 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.errors import BadSetting
-from holdfast.spark.pipelines.selecting import spark_sql, text_literal
-from holdfast.spark.pipelines.settings import convert, read_toml, refuse_unknown, seconds
+from holdfast.spark.pipelines.running.settings import convert, read_toml, refuse_unknown, seconds
+from holdfast.spark.pipelines.selector_condition import spark_sql, text_literal
 
 RULES_MAX = 1_000
 _EXPRESSION = {"*": ".*", "?": "."}

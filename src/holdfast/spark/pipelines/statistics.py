@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from holdfast.spark.pipelines.settings import seconds
+from holdfast.spark.pipelines.running.settings import seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from holdfast.spark.pipelines.progress import Reporter
-    from holdfast.spark.pipelines.registry import StatisticsSettings
+    from holdfast.spark.pipelines.running.progress import Reporter
+    from holdfast.spark.pipelines.running.registry import StatisticsSettings
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 KEYS = ("window_start", "window_end", "destination", "type")
@@ -72,7 +72,7 @@ def period(length_seconds: float) -> str:
 
 
 def start(spark: SparkSession, settings: StatisticsSettings, reporter: Reporter) -> StreamingQuery:
-    from holdfast.spark.pipelines.runner import into_table, into_terminal, read_stream
+    from holdfast.spark.pipelines.running.runner import into_table, into_terminal, read_stream
 
     counted = statistics(
         read_stream(spark, settings),

@@ -4,7 +4,7 @@
     destination, type, id, source, subject, datacontenttype, dataschema, event_group, correlation_id, reply_to      string
     priority           a whole number
     time, expires_at   timestamp
-    properties         map of strings to strings, numbers or booleans
+    properties         map of strings to strings, numbers or booleans; or a string, one JSON object
     bad_data           binary, for rows whose data is null: what was read comes back as it was
 
 `position`, `accepted_at` and `size` of events that were read are passed over: events that are sent get their own. Any other
@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import BadEvent
-from holdfast.event.event import BINARY, JSON, TEXT, check_properties
+from holdfast.event.event import BINARY, JSON, TEXT, check_parts, check_properties
 
 TEXTS = (
     "destination", "type", "id", "source", "subject", "datacontenttype", "dataschema", "event_group", "correlation_id",
@@ -33,6 +33,8 @@ TEXTS = (
 PASSED_OVER = ("position", "accepted_at", "size")
 DATA = ("data", "value")
 KNOWN = (*DATA, *TEXTS, "priority", "time", "expires_at", "properties", "bad_data", *PASSED_OVER)
+
+_DOCUMENT = msgspec.json.Decoder(dict[str, Any])
 
 Rows: TypeAlias = pa.RecordBatch | pa.Table
 
@@ -96,14 +98,29 @@ class RowColumns:
         column = self._present("properties")
         if column is None:
             return None
+        if _is_text(column.type):
+            documents = self._parsed(column.to_pylist())
+            self._check_properties(documents, has_any=True)
+            return documents
         found = [dict(pairs) if pairs else None for pairs in column.to_pylist()]
-        self._check_property_names(found)
+        self._check_properties(found, has_any=_has_floats(column.type))
         return found
 
-    def _check_property_names(self, found: list[dict[str, Any] | None]) -> None:
+    def _parsed(self, texts: list[str | None]) -> list[dict[str, Any] | None]:
+        """Properties that are written in JSON, as the source reads them with the option `properties`."""
+        found: list[dict[str, Any] | None] = []
+        for row, text in enumerate(texts):
+            try:
+                found.append(None if text is None else _DOCUMENT.decode(text) or None)
+            except msgspec.DecodeError as problem:
+                raise self.refused("properties", row, f"{text!r:.80} is not a JSON object ({problem})") from None
+        return found
+
+    def _check_properties(self, found: list[dict[str, Any] | None], *, has_any: bool) -> None:
+        """Their names, each once; their values where the type of the column allows for what no property can be."""
         seen: set[str] = set()
         for row, properties in enumerate(found):
-            if properties is None or properties.keys() <= seen:
+            if properties is None or (properties.keys() <= seen and not has_any):
                 continue
             try:
                 check_properties(properties)
@@ -138,11 +155,16 @@ class RowColumns:
         return pa.array(self._documents(data), pa.large_binary()), JSON
 
     def _documents(self, data: pa.Array) -> list[bytes | None]:
-        encode, plain = msgspec.json.Encoder().encode, _plain(data.type)
+        encode, plain, has_floats = msgspec.json.Encoder().encode, _plain(data.type), _has_floats(data.type)
         found: list[bytes | None] = []
         for row, value in enumerate(data.to_pylist()):
             try:
-                found.append(None if value is None else encode(plain(value)))
+                made = None if value is None else encode(plain(value))
+                if has_floats and made is not None and made.find(b"null") >= 0:
+                    check_parts(plain(value), is_binary_text=True)
+                found.append(made)
+            except BadEvent as problem:
+                raise self.refused(self._data_name, row, problem.sentence) from None
             except (TypeError, ValueError, OverflowError, RecursionError) as problem:
                 raise self.refused(self._data_name, row, f"it cannot be written as JSON ({problem})") from None
         return found
@@ -225,7 +247,7 @@ def _is_moment(kind: pa.DataType) -> bool:
 
 
 def _is_properties(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_map(kind) and _is_text(kind.key_type) and _is_property(kind.item_type))
+    return _is_text(kind) or bool(pa.types.is_map(kind) and _is_text(kind.key_type) and _is_property(kind.item_type))
 
 
 _MOMENT = (_is_moment, "a timestamp with a time zone (not timestamp_ntz)")
@@ -238,12 +260,23 @@ _TYPES: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "priority": (pa.types.is_integer, "a whole number"),
     "time": _MOMENT,
     "expires_at": _MOMENT,
-    "properties": (_is_properties, "a map of strings to strings, whole numbers, floating-point numbers or booleans"),
+    "properties": (_is_properties, "a map of strings to strings, whole numbers, floating-point numbers or booleans, or JSON"),
 }
 
 
+def _has_floats(kind: pa.DataType) -> bool:
+    """Whether values of this type may have NaN or infinity in them, of which JSON would make null."""
+    if pa.types.is_map(kind):
+        return _has_floats(kind.item_type)
+    if _is_list(kind):
+        return _has_floats(kind.value_type)
+    if pa.types.is_struct(kind):
+        return any(_has_floats(field.type) for field in kind)
+    return bool(pa.types.is_floating(kind))
+
+
 def _plain(kind: pa.DataType) -> Callable[[Any], Any]:
-    """What makes of a value of this type, as Arrow hands it out, one that JSON has: maps come as lists of pairs."""
+    """A function from a value of this type, as Arrow hands it out, to one that JSON has: maps come as lists of pairs."""
     if pa.types.is_map(kind):
         item = _plain(kind.item_type)
         return lambda value: None if value is None else {key: item(each) for key, each in value}

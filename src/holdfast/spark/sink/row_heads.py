@@ -92,7 +92,7 @@ class RowHeads:
         return found
 
     def _put_together(self, own: list[Own], kinds: Iterable[Own]) -> list[bytes]:
-        """Of few kinds: one of each is encoded, and every row gets its own time in the middle."""
+        """Encode one head of each kind, and put each row's own time in the middle."""
         usual = self._usual
         around = {kind: around_time(self._head(kind, usual.time_us, usual.expires_at_ms, None)) for kind in kinds}
         if self._times_us is None:

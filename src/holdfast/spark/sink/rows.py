@@ -3,7 +3,7 @@
     columns ─ checked (`row_columns`) ─▶ heads and bodies ─ by destination and priority ─▶ batches of about 64 KiB
 
 Rows of one destination and priority keep their order. Rows that say nothing but data, destination, type and time have heads that
-are put together from parts that were encoded once, as in `client.outgoing`; others are encoded each.
+are put together from parts that were encoded once, as in `client.sending.outgoing`; others are encoded each.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from holdfast.client.gathering import EVENT_BYTES, Kind
-from holdfast.client.outgoing import EVENT_BYTES_MAX
+from holdfast.client.sending.batch_builder import EVENT_BYTES, Kind
+from holdfast.client.sending.outgoing import EVENT_BYTES_MAX
 from holdfast.destination import name as names
 from holdfast.errors import BadName, TooLarge
 from holdfast.event import batch
@@ -31,7 +31,7 @@ BATCH_BYTES = 256 << 10
 
 @dataclass(frozen=True)
 class RowSettings:
-    """What events have where no column says otherwise."""
+    """Values for events where no column has one."""
 
     source: str
     destination: str | None = None

@@ -8,7 +8,7 @@ Spark says the number to `commit`, and the query only to tasks, so each task bri
 again after a crash has a number that was published: the server says so, and lets the new stages go. An `abort` may come after a
 commit that seemed to fail and did not: what was published is no stage any more, and dropping it does nothing.
 
-What a killed task leaves, the server gives up by itself when nothing has come for a while (`--stage-idle-ms`).
+The server abandons the stage of a killed task when nothing has come for a while (`--stage-idle-ms`).
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from holdfast import blocking
-from holdfast.blocking.staging import Stage
-from holdfast.client.staging import Staged
+from holdfast.blocking.client import Stage
+from holdfast.client.assembly.stage import Staged
 from holdfast.client.url import without_password
 from holdfast.errors import BadSetting, HoldfastError
 from holdfast.spark.options import SinkOptions
+from holdfast.spark.sink.commit_order import check_in_order, make_plan_durable, query_of, task_name
 from holdfast.spark.sink.row_columns import RowColumns
 from holdfast.spark.sink.rows import to_batches
-from holdfast.spark.sink.writing import check_in_order, make_plan_durable, query_of, task_name
-from holdfast.spark.worker import settle_down
+from holdfast.spark.worker_memory import freeze_loaded
 
 
 @dataclass
 class SinkMessage(WriterCommitMessage):
-    """What a task tells the driver."""
+    """The report of a task to the driver."""
 
     scope: str
     stage: Staged | None = None  # None: there were no rows
 
 
 class SinkWriting:
-    """What stream and batch have in common. It travels to the executors."""
+    """The common part of stream and batch writer. It travels to the executors."""
 
     def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
         if overwrite:
@@ -74,7 +74,7 @@ class SinkWriting:
                 with contextlib.suppress(HoldfastError):
                     client.drop_stages([stage.name])
                 raise
-        settle_down()
+        freeze_loaded()
         return SinkMessage(scope, sealed)
 
     def _put(self, rows: Iterator[pa.RecordBatch], stage: Stage) -> None:
@@ -141,13 +141,13 @@ class HoldfastWriter(SinkWriting, DataSourceArrowWriter):
 
 
 def _stages_of(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
-    """Those that hold anything: a task may have had no rows, or have failed."""
+    """Choose the stages that hold anything: a task may have had no rows, or have failed."""
     stages = [message.stage for message in messages if isinstance(message, SinkMessage)]
     return [stage for stage in stages if stage is not None and stage.parts]
 
 
 def _check_columns(schema: StructType, options: SinkOptions) -> None:
-    """What can be told from the columns alone is refused before anything runs."""
+    """Refuse columns that no event can have, before anything runs."""
     RowColumns(to_arrow_schema(schema, timezone="UTC").empty_table())
     if options.destination is None and "destination" not in schema.names:
         raise BadSetting(

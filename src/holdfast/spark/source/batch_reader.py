@@ -3,8 +3,8 @@
     url=holdfast://…   the server is asked how far what waits goes; tasks read their pieces of it straight from it
     url=file:DIR       the same from the journal in a folder, which nobody need have open; every node must see the folder
 
-What is confirmed or expires before its piece is read is not in the frame. A frame is read again with every action on it: cache
-it, or write it down, where that matters.
+An event that is confirmed or expires before its piece is read is not in the frame. Spark reads a frame again for every
+action: cache it, or write it to a table, where that matters.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from itertools import pairwise
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from holdfast.client.reading import Extent
-from holdfast.event.bounds import EVERYTHING, Bounds
+from holdfast.client.reading.place_reader import Extent
+from holdfast.event.extent import EVERYTHING, Bounds
 from holdfast.spark.columns.shape import Shape
 from holdfast.spark.options import BatchOptions
-from holdfast.spark.source.connecting import Connection, Holding
-from holdfast.spark.source.holdings import Wanted, place_at
-from holdfast.spark.source.offsets import thinned
-from holdfast.spark.source.planning import PIECES_MAX, pieces_of
+from holdfast.spark.server_address import ServerAddress
+from holdfast.spark.source.batch_input import TargetNames, batch_input_at
+from holdfast.spark.source.offsets import PIECES_MAX, pieces_of, thinned
+from holdfast.spark.source.read_target import ReadTarget
 
 
 @dataclass
 class BatchPiece(InputPartition):
-    """What one task reads."""
+    """The part of a read that one task reads."""
 
-    holding: Holding
+    target: ReadTarget
     start: int
     end: int
 
@@ -41,22 +41,22 @@ class HoldfastReader(DataSourceReader):
         self._shape = shape
 
     def partitions(self) -> list[InputPartition]:
-        wanted = Wanted(self._options.destinations, self._options.subscription)
-        extents = place_at(Connection.of(self._options)).extents(wanted, max(PIECES_MAX, self._options.partitions_min))
-        return [piece for holding, extent in extents.items() for piece in self._pieces(holding, extent)]
+        wanted = TargetNames(self._options.destinations, self._options.subscription)
+        extents = batch_input_at(ServerAddress.of(self._options)).extents(wanted, max(PIECES_MAX, self._options.partitions_min))
+        return [piece for target, extent in extents.items() for piece in self._pieces(target, extent)]
 
-    def _pieces(self, holding: Holding, extent: Extent) -> list[BatchPiece]:
+    def _pieces(self, target: ReadTarget, extent: Extent) -> list[BatchPiece]:
         cuts = thinned(extent.cuts, pieces_of(extent, self._options.partitions_min))
         places = [extent.start, *cuts, extent.end]
-        return [BatchPiece(holding, low, high) for low, high in pairwise(places) if low < high]
+        return [BatchPiece(target, low, high) for low, high in pairwise(places) if low < high]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Spark makes a partition of its own where there is none."""
         if not isinstance(partition, BatchPiece):
             return iter(())
-        place = place_at(Connection.of(self._options))
+        place = batch_input_at(ServerAddress.of(self._options))
         within = _bounds(self._options)
-        slices = place.slices(partition.holding, partition.start, partition.end, self._options.selector, within)
+        slices = place.slices(partition.target, partition.start, partition.end, self._options.selector, within)
         return self._shape.batches(slices)
 
 

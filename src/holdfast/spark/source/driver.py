@@ -6,26 +6,32 @@ A batch begins at the marks of the newest commit. Before anything is read on fro
     before what is confirmed    a newer checkpoint confirmed it: what lies between is not here any more
     after what was ever placed  the server's data is older than the checkpoint
 
-Each is refused, with what to do; `onMismatch=continue` goes on with what waits instead. Not so where the checkpoint is older than
-what was confirmed: its numbers of batches were used for others, and a sink would take new events for repetitions.
+Each is refused, with what to do; `onMismatch=continue` (or `failOnDataLoss=false`) goes on with what waits instead. A checkpoint
+that is older than what was confirmed is always refused: its numbers of batches were used for others, and a sink would take new
+events for repetitions. A subscription that is deleted while the query runs is treated as one that was deleted before.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.blocking.background import shared_background
-from holdfast.client.reading import Extent
+from holdfast.client.reading.place_reader import Extent
 from holdfast.errors import AlreadyConfirmed, CheckpointMismatch, NoSuchPosition
+from holdfast.node.background import shared_background
 from holdfast.spark.options import StreamOptions
+from holdfast.spark.server_address import ServerAddress
 from holdfast.spark.source import offsets
-from holdfast.spark.source.connecting import Connection, Holding
-from holdfast.spark.source.offsets import Mark, Marks, Range
-from holdfast.spark.source.owning import Allowance, Owner
-from holdfast.spark.source.planning import PIECES_MAX, pieces_of
+from holdfast.spark.source.batch_minimum import BatchMinimum
+from holdfast.spark.source.idle_wait import IdleWait
+from holdfast.spark.source.offsets import PIECES_MAX, Mark, Marks, Range, pieces_of
+from holdfast.spark.source.read_target import ReadTarget
 from holdfast.spark.source.safety import safety
+from holdfast.spark.source.stream_ownership import Allowance, Owner, SubscriptionGone
+
+log = logging.getLogger(__name__)
 
 # To learn where a subscription begins and ends, the least is asked for.
 _ONE = Allowance(events=1)
@@ -33,56 +39,91 @@ _ONE = Allowance(events=1)
 _NOWHERE = Mark("", 0)
 
 
+_Planned = tuple[dict[str, Extent], Marks]
+
+
 class Driver:
     """Lives as long as the query, in the process Spark keeps for its source."""
 
     def __init__(self, options: StreamOptions) -> None:
         self._options = options
-        self._owner = Owner(Connection.of(options), holdings(options).values(), options.selector)
+        self._owner = Owner(ServerAddress.of(options), read_targets(options).values(), options.selector)
         self._safety = safety(options.sync)
+        self._minimum = BatchMinimum(options.events_min, options.trigger_delay_s)
+        self._idle_wait = IdleWait(options.poll_seconds)
+        self._idle_since: float | None = None  # when Spark was last told that nothing has come
         self._background = shared_background()
         self._identities: dict[str, str] = {}  # of the subscriptions whose marks were compared
         self._given_up: dict[str, Mark] = {}  # marks that do not fit, and are gone on from all the same
         self._safe: dict[str, int] = {}  # what was confirmed
-        self._targets: dict[str, int] | None = None  # with the trigger availableNow: where to stop
+        self._stop_places: dict[str, int] | None = None  # with the trigger availableNow: where to stop
         self._reported: dict[str, Any] | None = None
 
     def close(self) -> None:
         self._background.run(self._owner.close())
 
     def beginning(self) -> Marks:
-        """What waits begins here. The same however often it is asked, until a commit is confirmed."""
+        """Where a new stream begins: at the oldest event that waits, or as the options say. The same until a confirm."""
         found = self._extents({}, _ONE)
         self._identities = {name: extent.identity for name, extent in found.items()}
-        return {name: Mark(extent.identity, extent.confirmed) for name, extent in found.items()}
+        places = {name: extent.confirmed for name, extent in found.items()}
+        if self._options.starting is not None:
+            places |= self._background.run(self._owner.starting_places(self._options.starting))
+        return {name: Mark(extent.identity, places[name]) for name, extent in found.items()}
 
     def stop_at_newest(self) -> None:
-        """What is placed from now on is not read any more."""
-        self._targets = {name: extent.newest for name, extent in self._extents({}, _ONE).items()}
+        """Read nothing that is placed from now on."""
+        self._stop_places = {name: extent.newest for name, extent in self._extents({}, _ONE).items()}
 
-    def latest(self, start: Marks, allowance: Allowance) -> Marks:
-        """`start` was committed. How far the next batch goes: where nothing has come, as far as `start`."""
+    def latest(self, start: Marks, allowance: Allowance, *, has_minimum: bool = True) -> Marks:
+        """How far the next batch goes, now that `start` was committed: as far as `start` if nothing has come, or too little."""
+        try:
+            return self._latest(start, allowance, has_minimum)
+        except SubscriptionGone as problem:
+            gone = self._mismatch(problem.destination, "it was deleted while the query ran")
+            if self._options.on_mismatch == "fail":
+                raise gone from problem
+            log.warning("%s", gone)
+        self._background.run(self._owner.forget())
+        self._identities, self._safe = {}, {}
+        return self._latest(start, allowance, has_minimum)
+
+    def _latest(self, start: Marks, allowance: Allowance, has_minimum: bool) -> Marks:
         places = _places(self.fitting(start))
-        pieces = max(PIECES_MAX, self._options.partitions_min)
         self._confirm(start)
-        found = self._extents(places, allowance, pieces)
-        end = self._end(start, found)
-        if end == start and self._targets is not None:
+        found, end = self._planned(start, places, allowance, has_minimum)
+        if end == start and self._stop_places is not None:
             self._confirm_the_last(start)
-        elif end == start:
-            waited_for = {name: extent.newest for name, extent in found.items()}
-            self._background.run(self._owner.more(waited_for, self._options.poll_seconds))
-            found = self._extents(places, allowance, pieces)
-            end = self._end(start, found)
+        elif end == start and self._waited(found):
+            found, end = self._planned(start, places, allowance, has_minimum)
+        self._idle_since = time.monotonic() if end == start else None
         self._report(found)
         return end
+
+    def _planned(self, start: Marks, places: Mapping[str, int], allowance: Allowance, has_minimum: bool) -> _Planned:
+        """What there is, and how far the batch goes."""
+        found = self._extents(places, allowance, max(PIECES_MAX, self._options.partitions_min))
+        end = self._end(start, found)
+        is_whole = not has_minimum or self._stop_places is not None
+        if end == start or is_whole or self._minimum.is_reached(sum(extent.events + extent.left for extent in found.values())):
+            return found, end
+        return found, start
+
+    def _waited(self, found: Mapping[str, Extent]) -> bool:
+        """Wait for more than was found, if it is time to; whether it was."""
+        pause_s = None if self._idle_since is None else time.monotonic() - self._idle_since
+        wait_s = min(self._idle_wait.next_s(pause_s), max(0.0, self._minimum.seconds_left()))
+        if wait_s:
+            newest = {name: extent.newest for name, extent in found.items()}
+            self._background.run(self._owner.more(newest, wait_s))
+        return wait_s > 0
 
     def report(self) -> dict[str, Any] | None:
         """The newest place of each subscription, and how many of its events are not confirmed; as of the last `latest`."""
         return self._reported
 
     def fitting(self, marks: Marks) -> Marks:
-        """Those that are of these subscriptions, compared when one is first seen. CheckpointMismatch if they do not fit."""
+        """Choose the marks that are of these subscriptions, compared when one is first seen. CheckpointMismatch if one is not."""
         unknown = {
             name: mark
             for name, mark in marks.items()
@@ -96,7 +137,7 @@ class Driver:
         return {name: mark for name, mark in marks.items() if self._given_up.get(name) != mark}
 
     def ranges(self, start: Marks, end: Marks) -> list[Range]:
-        """What the executors read. A batch that was planned for a subscription that is gone has nothing to read any more."""
+        """Divide a batch among the executors. One that was planned for a subscription that is gone has nothing to read."""
         fitting = self.fitting(start)
         there = {name: mark for name, mark in end.items() if mark.identity == self._identities.get(name)}
         return offsets.ranges({name: fitting.get(name, _NOWHERE) for name in start}, there)
@@ -128,12 +169,12 @@ class Driver:
     def _end_of(self, name: str, start: Mark | None, extent: Extent) -> Mark:
         """A destination that was added to the options begins with what waits, in the batch after this one."""
         if self._identities.setdefault(name, extent.identity) != extent.identity:
-            raise self._mismatch(name, "it was deleted and made again while the query ran")
+            raise SubscriptionGone(name)
         if start is None:
             return Mark(extent.identity, extent.confirmed)
         if self._given_up.get(name) == start:
             start = _NOWHERE
-        end = extent.end if self._targets is None else min(extent.end, self._targets.get(name, extent.end))
+        end = extent.end if self._stop_places is None else min(extent.end, self._stop_places.get(name, extent.end))
         if end <= start.place:
             return start
         cuts = [cut for cut in extent.cuts if cut < end]
@@ -181,16 +222,17 @@ class Driver:
     def _mismatch(self, name: str, reason: str) -> CheckpointMismatch:
         return CheckpointMismatch(
             f"the checkpoint does not fit subscription {self._options.subscription!r} of {name!r}: {reason}. Use the checkpoint "
-            "that belongs to it; or begin with a new checkpoint folder, or once with option('onMismatch', 'continue'): both go "
-            "on with what waits in the subscription, and what is missing from the table stays missing",
+            "that belongs to it; or begin with a new checkpoint folder, or once with option('onMismatch', 'continue'), also "
+            "called failOnDataLoss=false: both go on with what waits in the subscription, and what is missing from the table "
+            "stays missing",
             destination=name,
             subscription=self._options.subscription,
         )
 
 
-def holdings(options: StreamOptions) -> dict[str, Holding]:
+def read_targets(options: StreamOptions) -> dict[str, ReadTarget]:
     """The subscriptions that are read, by the names of their destinations."""
-    return {each.name: Holding(each.name, options.subscription, each.match) for each in options.destinations}
+    return {each.name: ReadTarget(each.name, options.subscription, each.match) for each in options.destinations}
 
 
 def _places(marks: Marks) -> dict[str, int]:

@@ -7,18 +7,28 @@
        |            identity of the subscription: one that was deleted and made again is another one
        as the option `destinations` names it
 
-Spark compares offsets as text, so there is one way to write each: names in alphabetical order, no empty list of cuts. What it
-reports as the latest offset, in a query's progress, has the events that are not confirmed in place of the cuts: the lag.
+Spark compares offsets as text, so there is one way to write each: names in alphabetical order, no empty list of cuts. The
+latest offset in a query's progress has the lag in place of the cuts: how many events are not confirmed.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from holdfast.client.reading.place_reader import Extent
 from holdfast.errors import CheckpointMismatch
+
+# The server is asked for so many pieces; fewer are made of them where a batch is small.
+PIECES_MAX = 64
+# A task costs some ten milliseconds beside its work: below this, a piece is not worth one.
+PIECE_EVENTS_MIN = 10_000
+# Above these a piece is long enough that losing it to a killed executor hurts.
+PIECE_EVENTS_MAX = 250_000
+PIECE_BYTES_MAX = 64 << 20
 
 
 class Mark(NamedTuple):
@@ -72,7 +82,7 @@ def _whole(number: object) -> int:
 
 
 def ranges(start: Marks, end: Marks) -> list[Range]:
-    """What the executors read, each range by one of them. Of a destination that is new at `end`, nothing: it begins there."""
+    """Divide a batch into ranges, one for each task. A destination that is new at `end` begins there and has none."""
     return [each for name in sorted(end) if name in start for each in _divided(name, start[name], end[name])]
 
 
@@ -84,7 +94,14 @@ def _divided(name: str, start: Mark, end: Mark) -> list[Range]:
 
 
 def thinned(cuts: list[int], pieces: int) -> tuple[int, ...]:
-    """Of cuts into many pieces of about the same size, those that make fewer of them."""
+    """Choose some of these cuts, so that they make fewer pieces of about the same size."""
     have = len(cuts) + 1
     wanted = max(1, min(pieces, have))
     return tuple(cuts[have * number // wanted - 1] for number in range(1, wanted))
+
+
+def pieces_of(extent: Extent, at_least: int) -> int:
+    """As many as this machine has cores, if that is worth it; of a large batch a multiple of it; at least what was asked for."""
+    cores = max(1, min(os.cpu_count() or 1, extent.events // PIECE_EVENTS_MIN))
+    for_size = max(-(-extent.events // PIECE_EVENTS_MAX), -(-extent.bytes // PIECE_BYTES_MAX))
+    return max(at_least, -(-for_size // cores) * cores)

@@ -1,7 +1,7 @@
-"""When what Spark has committed is safe, so that it may be confirmed.
+"""Safety: from when on a commit of Spark survives a power cut, so that it may be confirmed.
 
-Spark syncs neither its checkpoint nor its output. What is confirmed too early is lost if the power fails: the events are gone
-from the server, and the files that hold them were never on the disk. So one of these stands between a commit and its confirm:
+Spark syncs neither its checkpoint nor its output. An event that is confirmed too early is lost if the power
+fails: it is gone from the server, and the file that holds it was never on the disk. So a commit is confirmed later:
 
     sync=local      all file systems of the driver's machine are synced first. For checkpoints and tables on its own disks
     sync=SECONDS    nothing is confirmed before it is so many seconds old. For file systems of other machines (HDFS, S3, NFS):
@@ -23,14 +23,14 @@ Clock = Callable[[], float]
 
 class Safety(Protocol):
     def safe(self, committed: Marks) -> Marks | None:
-        """Of what was committed up to now, as much as can no longer be lost; None: nothing new."""
+        """The newest marks that can no longer be lost, now that these are committed; None: nothing new."""
 
     def seconds_left(self) -> float:
-        """Until all that was committed up to now is safe."""
+        """How long until all commits are safe."""
 
 
 class Synced:
-    """Everything that was committed, after a sync. A commit that was synced is not synced again."""
+    """A commit is safe after a sync. A commit that was synced is not synced again."""
 
     def __init__(self, sync: Callable[[], None] = os.sync) -> None:
         self._sync = sync
@@ -48,7 +48,7 @@ class Synced:
 
 
 class Aged:
-    """What was committed at least so many seconds ago."""
+    """A commit is safe when it is so many seconds old."""
 
     def __init__(self, seconds: float, clock: Clock = time.monotonic) -> None:
         self._seconds = seconds

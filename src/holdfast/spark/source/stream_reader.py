@@ -14,6 +14,7 @@ Executors get a copy that was never used.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -25,21 +26,26 @@ from pyspark.sql.streaming.datasource import (
     ReadLimit,
     ReadMaxBytes,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
+from holdfast.client.reading.place_reader import ReadSlice
+from holdfast.errors import NoSuchDestination, NoSuchSubscription
 from holdfast.spark.columns.shape import Shape
 from holdfast.spark.options import StreamOptions
+from holdfast.spark.server_address import ServerAddress
 from holdfast.spark.source import offsets
-from holdfast.spark.source.connecting import Connection
-from holdfast.spark.source.driver import Driver, holdings
-from holdfast.spark.source.fetching import fetched
-from holdfast.spark.source.owning import Allowance
+from holdfast.spark.source.driver import Driver, read_targets
+from holdfast.spark.source.fetcher import fetched
+from holdfast.spark.source.stream_ownership import Allowance
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
 class StreamPiece(InputPartition):
-    """What one task reads. Where the server is, the reader knows."""
+    """The range that one task reads. The reader has the address of the server."""
 
     range: offsets.Range
 
@@ -51,23 +57,25 @@ class HoldfastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._driver: Driver | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Connection parameters and the columns; never a connection."""
+        """Keep the options and the columns; drop the driver, whose link cannot travel."""
         return {"_options": self._options, "_shape": self._shape, "_driver": None}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         return offsets.written(self._driving().beginning())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Spark knows one limit at a time, and hands it back; both are kept in `latestOffset`."""
+        """Spark knows one limit at a time, and hands it back; `latestOffset` keeps all of them."""
         if self._options.events_max is not None:
             return ReadMaxRows(self._options.events_max)
-        return ReadMaxBytes(self._options.bytes_max) if self._options.bytes_max is not None else ReadAllAvailable()
+        if self._options.bytes_max is not None:
+            return ReadMaxBytes(self._options.bytes_max)
+        return ReadAllAvailable() if self._options.events_min is None else ReadMinRows(self._options.events_min)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """With ReadAllAvailable the options do not count: Spark wants everything in one batch."""
         is_limited = not isinstance(limit, ReadAllAvailable)
         allowance = Allowance(self._options.events_max, self._options.bytes_max) if is_limited else Allowance()
-        return offsets.written(self._driving().latest(offsets.read(start), allowance))
+        return offsets.written(self._driving().latest(offsets.read(start), allowance, has_minimum=is_limited))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         self._driving().stop_at_newest()
@@ -81,8 +89,8 @@ class HoldfastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, StreamPiece)
         destination, start, end = partition.range
-        slices = fetched(Connection.of(self._options), holdings(self._options)[destination], start, end)
-        return self._shape.batches(slices)
+        slices = fetched(ServerAddress.of(self._options), read_targets(self._options)[destination], start, end)
+        return self._shape.batches(slices if self._options.on_mismatch == "fail" else _still_there(slices, destination))
 
     def stop(self) -> None:
         if self._driver is not None:
@@ -92,3 +100,11 @@ class HoldfastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._driver is None:
             self._driver = Driver(self._options)
         return self._driver
+
+
+def _still_there(slices: Iterator[ReadSlice], destination: str) -> Iterator[ReadSlice]:
+    """Read what is left of a range whose subscription may be deleted meanwhile."""
+    try:
+        yield from slices
+    except (NoSuchDestination, NoSuchSubscription) as problem:
+        log.warning("a part of %r is not read, because its subscription was deleted: %s", destination, problem)

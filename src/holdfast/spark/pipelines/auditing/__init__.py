@@ -1,1 +1,1 @@
-"""What the audit is made of: inputs, their reconciliation, the report, and how it is shown."""
+"""The parts of the audit: inputs, their reconciliation, the report, and how it is shown."""

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from holdfast.event.identifier import ALPHABET
 
-# What `conv` writes and reads, in the order of our letters.
+# The letters of `conv`, in the order of ours.
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUV"
 _OURS = "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"
 _START_LETTERS = 10

@@ -1,4 +1,4 @@
-"""What an audit is made of, as frames: files of receipts, the lake table, what a server (or a folder) holds and has counted.
+"""The inputs of an audit, as frames: files of receipts, the lake table, what a server (or a folder) holds and has counted.
 
 Something may be sent, archived and confirmed while the audit reads. So it reads in the order in which an event goes, each whole
 before the next is begun: receipts, then the server's account, what waits, what is dead, and the archive last. What has left one
@@ -32,7 +32,7 @@ COLUMNS = "destination,id,position,accepted_at"
 
 
 class Inputs:
-    """What there is at one place of events, for destinations that are named or matched."""
+    """The events of one server or folder, for destinations that are named or matched."""
 
     def __init__(self, spark: SparkSession, url: str, destinations: str, subscription: str) -> None:
         self._spark = spark
@@ -50,7 +50,7 @@ class Inputs:
         return frame
 
     def let_go(self) -> None:
-        """What is kept belongs to this audit: the next one would find it in place of what there is then."""
+        """Drop the frames that were kept: the next audit would find them in place of newer ones."""
         while self._kept:
             self._kept.pop().unpersist()
 
@@ -96,7 +96,7 @@ class Inputs:
         return self._spark.read.format("holdfast").options(url=self._url, columns=COLUMNS, **options).load()
 
     def account(self) -> list[Account]:
-        """What was counted for each subscription (or queue) that is meant; NoSuchSubscription when there is none."""
+        """The server's counts for each subscription (or queue) that is meant; NoSuchSubscription when there is none."""
         url = parse(self._url)
         with Observer(url.folder) if isinstance(url, FileUrl) else blocking.connect(self._url, name="audit") as place:
             return [account for each in self._destinations for account in self._accounts(place, each)]
@@ -116,13 +116,13 @@ class Inputs:
     # --- what is meant ------------------------------------------------------------------------------------------------
 
     def meant(self, frame: DataFrame) -> DataFrame:
-        """Of the events of a frame, those of the destinations that are audited, where these are named; see `only_meant`."""
+        """Keep the events of the destinations that are audited, where these are named; see `only_meant`."""
         if not self._destinations or self._has_patterns:
             return frame
         return frame.where(F.col("destination").isin([each.name for each in self._destinations]))
 
     def only_meant(self, events: DataFrame) -> DataFrame:
-        """The same where patterns are to be matched: in Python, for each name that occurs, so as the server matches them."""
+        """Keep the events of the destinations that patterns match: in Python, for each name that occurs, as the server does."""
         if not self._has_patterns:
             return events
         names = [row[0] for row in events.select("destination").distinct().collect()]
@@ -142,7 +142,7 @@ def _is_meant(destination: Destination, name: str) -> bool:
 
 
 def _subscriptions(place: Any, destination: Destination) -> list[dict[str, Any]]:
-    """Of a topic by its name, its own; of a pattern, those of the pattern."""
+    """Choose the subscriptions of a topic by its name, or those of a pattern."""
     if isinstance(place, Observer):
         found = place.subscriptions(destination.name, destination.match)
     else:

@@ -56,7 +56,7 @@ def _exclusive(counted: Counted) -> Iterator[tuple[str, int]]:
 
 
 def states_in(destinations: Sequence[Counted]) -> list[str]:
-    """Those that are drawn."""
+    """Choose the rows that are drawn."""
     drawn = {state for each in destinations for state, _ in _exclusive(each)}
     return [state for state in STATES if state in drawn]
 

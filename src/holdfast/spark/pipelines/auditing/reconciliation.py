@@ -32,7 +32,7 @@ _BUCKET_BITS = 16
 
 
 class Reconciliation(NamedTuple):
-    """What was found. `events` is what all others are made of: keep it (`persist`) before more than one of them is asked for."""
+    """The findings. All are made of `events`: keep it (`persist`) before more than one of them is asked for."""
 
     events: DataFrame  # destination, id, SEEN…, first_position, last_position, accepted_at, producer, counter, state
     producers: DataFrame  # destination, producer, started_at, SEEN…, lost, duplicated, strangers, …_only, first, last

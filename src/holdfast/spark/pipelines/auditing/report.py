@@ -1,4 +1,4 @@
-"""What an audit found, as plain values: for the terminal, for programs (JSON), and for the page. Knows nothing of Spark.
+"""The report of an audit, as plain values: for the terminal, for programs (JSON), and for the page. Knows nothing of Spark.
 
 verdict       "0 lost, 0 duplicated"
 destinations  where the events of each destination are
@@ -88,7 +88,7 @@ class Hole(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Account(msgspec.Struct, kw_only=True, frozen=True):
-    """What the server counted for a subscription (or a queue) since it was made."""
+    """The server's counts for a subscription (or a queue) since it was made."""
 
     destination: str
     subscription: str
@@ -150,7 +150,7 @@ class Report(msgspec.Struct, kw_only=True, frozen=True):
         return f"{self.lost:,} lost, {self.duplicated:,} duplicated"
 
     def remarks(self) -> Iterator[str]:
-        """What has to be known to read the verdict rightly."""
+        """Remarks that are needed to read the verdict rightly."""
         if self.unarchived > self.total("lost"):
             yield (
                 f"{self.unarchived:,} events were confirmed by the archive's subscription and are not in the table; "
@@ -178,6 +178,6 @@ class Report(msgspec.Struct, kw_only=True, frozen=True):
 
 
 COUNTS = ("receipted", "archived", "waiting", "dead", "delivered", "lost", "duplicated", "strangers")
-# What is told of a destination: the counts, and what the server's account adds to them.
+# Figures of a destination: the counts, and those that the server adds to them.
 TOLD = (*COUNTS[:5], "confirmed", *COUNTS[5:])
 COUNTS_ONLY = ("waiting_only", "dead_only", "delivered_only")

@@ -1,4 +1,4 @@
-"""What can be set for an audit. Does not import Spark."""
+"""The settings of an audit. Does not import Spark."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from holdfast.errors import BadSetting
-from holdfast.spark.pipelines.settings import Settings, shown_as
+from holdfast.spark.pipelines.running.settings import Settings, shown_as
 
 Names = str | list[str]
 

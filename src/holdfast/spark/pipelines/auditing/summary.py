@@ -69,7 +69,7 @@ def summarise(
 
 
 def _settled(report: Report) -> Report:
-    """What recipients of a queue confirmed is not lost, though nobody wrote down which events that were."""
+    """Count events that recipients of a queue confirmed as not lost, though nobody wrote down which they were."""
     confirmed = {each.destination: each.confirmed for each in report.account if not each.subscription}
     destinations = [
         each.settled(confirmed.get(each.destination, 0)) if not each.delivered else each for each in report.destinations
@@ -84,7 +84,7 @@ def _settled(report: Report) -> Report:
 
 
 def _produced(producers: DataFrame) -> list[Produced]:
-    """Those with something wrong first."""
+    """Sort destinations with something wrong first."""
     wrong = F.col("lost") + F.col("duplicated")
     told = producers.withColumn("started_at", F.unix_millis("started_at")).orderBy(wrong.desc(), "destination", "producer")
     rows = [row.asDict() for row in told.limit(NAMED_MAX).collect()]

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from holdfast.spark.pipelines.auditing.report import TOLD, Report
 
-# Of each kind of finding; the page and --json have more.
+# How many findings of each kind are shown; the page and --json have more.
 ROWS_MAX = 20
 
 

@@ -1,0 +1,338 @@
+"""Receiving without a loop: slices come over whole, verdicts go over together.
+
+with queue.receive() as incoming:
+    for event in incoming:
+        with event.open_stream() as stream:
+            stream.save("order.pdf")
+        event.confirm()
+
+with queue.receive() as incoming:
+    for batch in incoming.batches():
+        for event in batch:
+            …
+        batch.confirm()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from operator import length_hint
+from types import TracebackType
+from typing import Any, NamedTuple, Self, Unpack
+
+from holdfast.blocking.hand_over import HandOver, waiting_for
+from holdfast.client.receipt import Receipt
+from holdfast.client.receiving.death import checked_reason
+from holdfast.client.receiving.incoming import Incoming as AsyncIncoming
+from holdfast.client.receiving.large_event import EventStream as AsyncEventStream
+from holdfast.client.receiving.receive_buffer import RunTaker
+from holdfast.client.receiving.received_batch import Batch
+from holdfast.client.receiving.received_event import Received, ReceivedSlice, checked_release
+from holdfast.client.receiving.receiver import Receiver
+from holdfast.client.receiving.verdict_buffer import Verdict
+from holdfast.client.sending.outgoing import EventFields
+from holdfast.errors import Closed, HoldfastError
+from holdfast.event.position import Ranges
+from holdfast.node.background import Background, shared_background
+
+
+class Noted(NamedTuple):
+    verdict: Verdict
+    position: int
+    generation: int
+    delay_ms: int | None = None
+    reason: str = ""
+    last: int = 0  # of a run that is confirmed together
+
+
+class EventStream:
+    """The data of one event, large or not, read from its beginning once."""
+
+    def __init__(self, background: Background, stream: AsyncEventStream) -> None:
+        self.size = stream.size
+        self._background = background
+        self._twin = stream
+
+    def __enter__(self) -> Self:
+        self._background.run(self._twin.__aenter__())
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._background.run(self._twin.close())
+
+    def __iter__(self) -> Iterator[bytes]:
+        while chunk := self._background.run(self._twin.next_chunk()):
+            yield chunk
+
+    read = waiting_for(AsyncEventStream.read)
+    save = waiting_for(AsyncEventStream.save)
+
+
+class ReceivedEvent(Received, eq=False):
+    """An event as `for event in incoming` hands it out. A verdict is noted here, and travels together with others."""
+
+    _verdicts: Any = None
+
+    def open_stream(self) -> EventStream:
+        """Read its data piece by piece, large or not: `with event.open_stream() as stream: for chunk in stream: …`."""
+        return EventStream(shared_background(), self._stream())
+
+    def confirm(self) -> None:
+        """Finish it; in client mode, finish everything that the session was handed."""
+        if self._decide("confirmed") or isinstance(self._verdicts, AtOnce):
+            self._note("confirm")
+
+    def reply(self, data: Any = None, *, timeout: float | None = None, **fields: Unpack[EventFields]) -> Receipt:
+        """Reply to it: send an event to its `reply_to`, with its `correlation_id`, or its id if it has none."""
+        session = self._slice.origin.session
+        reply = session.connection.requests.reply(self, session.producer, data, timeout, fields)
+        receipt: Receipt = shared_background().run(reply)
+        return receipt
+
+    def release(self, delay: float | None = None, reason: str | BaseException = "") -> None:
+        """Give it back, to be delivered again in `delay` seconds, 0 for at once; without, after the back-off of its destination.
+        The last reason is kept, and told with the event if it is redelivered too often."""
+        delay_ms, said = checked_release(delay, reason)
+        if self._decide("released"):
+            self._note("release", delay_ms, said)
+
+    def reject(self, reason: str | BaseException) -> None:
+        """Refuse it for good. The reason is kept with it."""
+        said = checked_reason(reason)
+        if self._decide("rejected"):
+            self._note("reject", None, said)
+
+    def _note(self, verdict: Verdict, delay_ms: int | None = None, reason: str = "") -> None:
+        self._verdicts.put(Noted(verdict, self.position, self._slice.generation, delay_ms, reason))
+
+
+class ReceivedBatch(Batch[ReceivedEvent]):
+    """Events as `for batch in incoming.batches()` hands them out. A verdict is noted here, and travels together with others."""
+
+    __slots__ = ("_verdicts",)
+
+    def __init__(self, received: ReceivedSlice, taken: range, verdicts: HandOver[Noted]) -> None:
+        super().__init__(received, taken)
+        self._verdicts = verdicts
+
+    def _make(self) -> list[ReceivedEvent]:
+        return [ReceivedEvent(self.slice, index, _verdicts=self._verdicts) for index in self.taken]
+
+    def confirm(self) -> None:
+        """Finish all of it. Events on which the program has decided already keep their verdicts."""
+        is_again = self._is_confirmed
+        undecided = self._undecided()
+        if undecided is None or (is_again and isinstance(self._verdicts, AtOnce)):
+            self._verdicts.put(Noted("confirm", self.first, self.slice.generation, last=self.last))
+            return
+        for event in undecided:
+            event.confirm()
+
+    def release(self, delay: float = 0.0) -> None:
+        """Give back the events on which the program has not decided; they come again after `delay` seconds at the earliest."""
+        for event in self:
+            if not event.is_decided:
+                event.release(delay)
+
+
+class AtOnce(HandOver[Noted]):
+    """Verdicts that are taken over before the program goes on: they are about what it was handed by then."""
+
+    def put(self, item: Noted) -> None:
+        super().put(item)
+        self._background.run(self._taken())
+        self.raise_error()
+
+    async def _taken(self) -> None:
+        self.take_over()
+
+
+class Incoming:
+    """Events as they come in: `with queue.receive() as incoming: for event in incoming: …`."""
+
+    def __init__(self, background: Background, make: Callable[[], AsyncIncoming]) -> None:
+        self._background = background
+        self._make = make
+        self._receiver: Receiver | None = None
+        self._slice: ReceivedSlice | None = None
+        self._end = 0  # of the run
+        self._indices = iter(range(0))  # of the run; each index is taken once, here or in the other thread
+        self._in_hand: ReceivedEvent | ReceivedBatch | None = (
+            None  # of a receiver that confirms an event when the next is asked for
+        )
+        self._verdicts: HandOver[Noted] = HandOver(background, self._note)
+
+    def _opened(self) -> Receiver:
+        if self._receiver is None:
+            raise Closed("the receiver is not open; use it inside `with queue.receive() as incoming`")
+        return self._receiver
+
+    def _note(self, noted: Noted) -> None:
+        if noted.last:
+            self._opened().verdicts.confirm_run(noted.position, noted.last, noted.generation)
+        elif noted.verdict == "confirm":
+            self._opened().verdicts.confirm(noted.position, noted.generation)
+        else:
+            self._opened().verdicts.note(*noted[:-1])
+
+    def open(self) -> Self:
+        self._receiver = self._background.run(self._make_open())
+        if self._receiver.mode.name == "client":
+            self._verdicts = AtOnce(self._background, self._note)
+        return self
+
+    async def _make_open(self) -> Receiver:
+        receiver = self._make()._receiver
+        await receiver.open(RunTaker(self._unseen, self._handed_on, self._take_back))
+        return receiver
+
+    def _unseen(self) -> Ranges:
+        """In the other thread: events that lie here and were not handed out."""
+        self._verdicts.take_over()
+        left = length_hint(self._indices)
+        if self._slice is None or not left or self._is_stale(self._slice):
+            return Ranges()
+        end = self._slice.first + self._end
+        return Ranges.of((end - left, end - 1))
+
+    def _handed_on(self, newest: ReceivedSlice, taken: int) -> int:
+        """In the other thread: how many events of the newest slice were handed out."""
+        if self._slice is not newest:  # it is coming over
+            return 0
+        return self._end - length_hint(self._indices)
+
+    def _take_back(self) -> Ranges:
+        """In the other thread: take what lies here and was not handed out. Neither thread gets an index that the other has."""
+        received, left = self._slice, list(self._indices)
+        if received is None or not left or self._is_stale(received):
+            return Ranges()
+        return Ranges.of((received.first + left[0], received.first + left[-1]))
+
+    def _is_stale(self, received: ReceivedSlice) -> bool:
+        """Tell whether it was given back meanwhile."""
+        return received.generation != self._opened().verdicts.generation
+
+    def close(self, timeout: float | None = None) -> None:
+        """Send the verdicts, wait until they are applied, and give back the rest."""
+        self._finish(is_done=True)
+        self._background.run(self._opened().close(timeout))
+        self._indices = iter(range(0))
+        self._verdicts.raise_error()
+
+    def _finish(self, *, is_done: bool) -> None:
+        """Decide on the event in hand, unless the program has, or has given it back by recovering."""
+        event, self._in_hand = self._in_hand, None
+        if event is None or event.is_decided or (self._opened().is_recovered and self._is_stale(event.slice)):
+            return
+        if is_done:
+            event.confirm()
+        else:
+            event.release()
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is not None:
+            self._finish(is_done=False)
+        try:
+            self.close()
+        except HoldfastError:
+            if error is None:
+                raise
+
+    def __iter__(self) -> Iterator[ReceivedEvent]:
+        self._opened()
+        while True:
+            try:
+                event = self.next()
+            except Closed:
+                return
+            yield event
+
+    def next(self, timeout: float | None = None) -> ReceivedEvent:
+        """The next event. TimedOut when none comes in time; Closed after the receiver was closed."""
+        self._finish(is_done=True)
+        event = self._take(timeout)
+        while self._is_skipped(event):
+            event = self._take(timeout)
+        if self._opened().mode.name in ("auto", "duplicates-ok"):
+            self._in_hand = event
+        return event
+
+    def _take(self, timeout: float | None) -> ReceivedEvent:
+        while (event := self._next_of_run()) is None:
+            self._take_over_run(*self._background.run(self._next_run(timeout)))
+        return event
+
+    def _next_of_run(self) -> ReceivedEvent | None:
+        """The next event of the run; None if it is used up, or was given back."""
+        received = self._slice
+        if received is None or self._is_stale(received):
+            return None
+        index = next(self._indices, -1)
+        return None if index < 0 else ReceivedEvent(received, index, _verdicts=self._verdicts)
+
+    def _take_over_run(self, received: ReceivedSlice, taken: range) -> None:
+        if received is not self._slice:
+            self._slice = None
+        self._end = taken.stop
+        self._indices = iter(taken)
+        self._slice = received  # last: the other thread looks at all three
+
+    def _is_skipped(self, event: ReceivedEvent) -> bool:
+        """Whether it went to others, or expired, before the program was handed it."""
+        receiver = self._opened()
+        if receiver.outbox.lost and self._background.run(self._skip(event.position)):
+            return True
+        if (
+            not receiver.buffer.is_expiring(event.slice)
+            or not 0 < event.expires_at_ms <= receiver.session.connection.server_time.now_ms()
+        ):
+            return False
+        self._background.run(self._skip_expired(event.position))
+        return True
+
+    def batches(self) -> Iterator[ReceivedBatch]:
+        """The events in batches, as they came: `for batch in incoming.batches()`. Less work for each event than one by one."""
+        self._opened()
+        while True:
+            self._finish(is_done=True)
+            try:
+                batch = self._rest_of_run() or self._background.run(self._next_batch())
+            except Closed:
+                return
+            if self._opened().mode.name in ("auto", "duplicates-ok"):
+                self._in_hand = batch
+            yield batch
+
+    def _rest_of_run(self) -> ReceivedBatch | None:
+        """The next event that `next` left of its run, as a batch."""
+        while (event := self._next_of_run()) is not None:
+            if not self._is_skipped(event):
+                return ReceivedBatch(event.slice, range(event._index, event._index + 1), self._verdicts)
+        return None
+
+    async def _next_batch(self) -> ReceivedBatch:
+        self._verdicts.take_over()
+        received, taken = await self._opened().mode.next_run(is_whole=True)
+        return ReceivedBatch(received, taken, self._verdicts)
+
+    async def _skip(self, position: int) -> bool:
+        return self._opened().verdicts.skip_lost(position)
+
+    async def _skip_expired(self, position: int) -> None:
+        self._opened().verdicts.skip_expired(position)
+
+    async def _next_run(self, timeout: float | None) -> tuple[ReceivedSlice, range]:
+        self._verdicts.take_over()
+        return await self._opened().mode.next_run(timeout)
+
+    def settled(self, timeout: float | None = None) -> None:
+        """Wait until all verdicts so far are applied. Raises the first that was refused."""
+        self._background.run(self._settled(timeout))
+        self._verdicts.raise_error()
+
+    async def _settled(self, timeout: float | None) -> None:
+        self._verdicts.take_over()
+        await self._opened().settled(timeout)

@@ -1,0 +1,1 @@
+"""Commands about events: send, receive, browse, record, and the dead ones."""

@@ -1,0 +1,1 @@
+"""Commands about servers, destinations, users, journals and pipelines."""

@@ -1,0 +1,247 @@
+"""`holdfast destination`: list, create, ensure, configure, show and delete queues and topics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli import help_text, question
+from holdfast.cli.options import URL_DEFAULT, DestinationName, Force, IfExists, Json, Timeout, Topic, Update, Url, with_options
+from holdfast.cli.question import ask
+
+if TYPE_CHECKING:
+    from holdfast.client.client import Client
+
+COLUMNS = ("name", "kind", "waiting", "in_flight", "receivers", "is_blocked")
+
+
+def _size(text: str) -> int:
+    from holdfast.node.settings import parse_size
+
+    return parse_size(text, "--bytes-max")
+
+
+# The options of `DestinationSettings`, as the command line has them.
+SETTINGS = {
+    "redelivery_limit": Annotated[
+        int | None,
+        typer.Option(
+            "--redelivery-limit",
+            metavar="N",
+            min=0,
+            help="Deliver an event again at most so often, after the first time; then it goes to _DMQ. 0 for no limit.",
+        ),
+    ],
+    "redelivery_delay": Annotated[
+        float | None,
+        typer.Option(
+            "--redelivery-delay",
+            metavar="SECONDS",
+            min=0,
+            help="Wait so long before a released event is delivered again; 0 for no delay.",
+        ),
+    ],
+    "redelivery_factor": Annotated[
+        int | None, typer.Option("--redelivery-factor", metavar="N", min=1, help="Multiply that delay by this each time.")
+    ],
+    "redelivery_delay_max": Annotated[
+        float | None, typer.Option("--redelivery-delay-max", metavar="SECONDS", min=0, help="The longest delay; 0 for no limit.")
+    ],
+    "events_max": Annotated[
+        int | None,
+        typer.Option("--events-max", metavar="N", min=0, help="Block producers while so many events wait; 0 for no limit."),
+    ],
+    "bytes_max": Annotated[
+        int | None,
+        typer.Option(
+            "--bytes-max",
+            metavar="SIZE",
+            help="Block producers while so many bytes wait, such as 64M; 0 for no limit.",
+            parser=_size,
+        ),
+    ],
+    "low_percent": Annotated[
+        int | None,
+        typer.Option(
+            "--low-percent",
+            metavar="N",
+            min=1,
+            max=100,
+            help="Unblock them when it has fallen to so many percent; without it, 80.",
+        ),
+    ],
+    "deduplicate": Annotated[
+        str | None,
+        typer.Option(
+            "--deduplicate",
+            metavar="DURATION",
+            help="Store events of the same source and id once within this time, such as 10m; 0 for no.",
+        ),
+    ],
+}
+
+group = typer.Typer(
+    help="List, create, ensure, configure, show and delete queues and topics.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+def add_to(app: typer.Typer) -> None:
+    app.add_typer(group, name="destination")
+
+
+@group.command(
+    "create",
+    **help_text.described(
+        "Create a queue or topic.",
+        [
+            "holdfast destination create invoices --redelivery-limit 5 --redelivery-delay 2 --redelivery-factor 2",
+            "holdfast destination create alarms --topic",
+            "holdfast destination create payments --deduplicate 10m",
+        ],
+    ),
+)
+@with_options(SETTINGS)
+def create(
+    name: DestinationName,
+    topic: Topic = False,
+    url: Url = URL_DEFAULT,
+    timeout: Timeout = None,
+    json: Json = False,
+    **settings: Any,
+) -> None:
+    from holdfast.cli.output import show
+
+    kind = "topic" if topic else "queue"
+    ask(url, timeout, lambda client: (client.create_topic if topic else client.create_queue)(name, **settings))
+    show({"name": name, "kind": kind, "created": True}, as_json=json, sentence=f"created {kind} {name!r}")
+
+
+@group.command(
+    "ensure",
+    **help_text.described(
+        "Create a queue or topic, unless it is there with these settings. Other settings are refused, or changed with --update.",
+        [
+            "holdfast destination ensure refunds --redelivery-limit 5 --redelivery-delay 2",
+            "holdfast destination ensure refunds --redelivery-limit 7 --update",
+            "holdfast destination ensure notices --topic",
+        ],
+    ),
+)
+@with_options(SETTINGS)
+def ensure(
+    name: DestinationName,
+    topic: Topic = False,
+    update: Update = False,
+    url: Url = URL_DEFAULT,
+    timeout: Timeout = None,
+    json: Json = False,
+    **settings: Any,
+) -> None:
+    from holdfast.cli.output import show
+
+    kind = "topic" if topic else "queue"
+
+    def work(client: Client) -> Any:
+        return (client.ensure_topic if topic else client.ensure_queue)(name, update=update, **settings)
+
+    ensured = ask(url, timeout, work)
+    show({"name": name, "kind": kind, "ensured": ensured}, as_json=json, sentence=f"{kind} {name!r}: {ensured}")
+
+
+@group.command(
+    "configure",
+    **help_text.described(
+        "Change settings of a queue or topic; those that are not named stay as they are.",
+        [
+            "holdfast destination configure invoices --events-max 100000 --low-percent 50",
+            "holdfast destination configure invoices --redelivery-limit 0 --bytes-max 1G",
+        ],
+    ),
+)
+@with_options(SETTINGS)
+def configure(
+    name: DestinationName, url: Url = URL_DEFAULT, timeout: Timeout = None, json: Json = False, **settings: Any
+) -> None:
+    from holdfast.cli.output import show
+
+    ask(url, timeout, lambda client: client.configure(name, **settings))
+    show({"name": name, "configured": settings}, as_json=json, sentence=f"configured {name!r}")
+
+
+@group.command(
+    "list",
+    **help_text.described(
+        "List the queues and topics, with the number of waiting events.",
+        [
+            "holdfast destination list",
+            "holdfast destination list --json",
+        ],
+    ),
+)
+def list_(url: Url = URL_DEFAULT, timeout: Timeout = None, json: Json = False) -> None:
+    from holdfast.cli.output import show_rows
+
+    show_rows(ask(url, timeout, lambda client: client.destinations()), COLUMNS, as_json=json)
+
+
+@group.command(
+    "show",
+    **help_text.described(
+        "Show one queue or topic: its counts, its settings, its subscriptions.",
+        ["holdfast destination show invoices", "holdfast destination show alarms --json"],
+    ),
+)
+def show_(name: DestinationName, url: Url = URL_DEFAULT, timeout: Timeout = None, json: Json = False) -> None:
+    from holdfast.cli.output import show
+
+    described = ask(url, timeout, lambda client: client.describe(name))
+    show(described if json else {key: _for_people(value) for key, value in described.items()}, as_json=json)
+
+
+def _for_people(value: Any) -> Any:
+    """A list of subscriptions as text: the name of each, its pattern, and how many events wait."""
+    if not isinstance(value, list):
+        return value
+    named = [f"{each['name']} of {each['pattern']}" if each.get("pattern") else each["name"] for each in value]
+    return ", ".join(f"{name} ({each['waiting']:,} waiting)" for name, each in zip(named, value, strict=True)) or "none"
+
+
+@group.command(
+    "delete",
+    **help_text.described(
+        "Delete a queue or topic. While events wait in it, that is refused; with --force they go to _DMQ.",
+        ["holdfast destination delete invoices", "holdfast destination delete orders --force --if-exists"],
+    ),
+)
+def delete(
+    name: DestinationName,
+    force: Force = False,
+    if_exists: IfExists = False,
+    url: Url = URL_DEFAULT,
+    timeout: Timeout = None,
+    json: Json = False,
+) -> None:
+    question.delete(
+        url,
+        timeout,
+        lambda client: client.delete(name, force=force, missing_ok=if_exists),
+        repr(name),
+        {"name": name},
+        as_json=json,
+    )
+
+
+@group.command(
+    "empty",
+    **help_text.described(
+        "Give up the requests that wait in _ADMIN, the one queue that only the server receives from: they are not carried out, "
+        "and go to _DMQ.",
+        ["holdfast destination empty _ADMIN"],
+    ),
+)
+def empty(name: DestinationName, url: Url = URL_DEFAULT, timeout: Timeout = None, json: Json = False) -> None:
+    from holdfast.cli.output import counted, show
+
+    emptied = ask(url, timeout, lambda client: client.empty(name))
+    show({"name": name, "emptied": emptied}, as_json=json, sentence=f"gave up {counted(emptied)} of {name!r}")

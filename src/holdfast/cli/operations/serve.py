@@ -1,0 +1,290 @@
+"""`holdfast serve`: run a server until it is told to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from holdfast.cli import config_file, help_text
+from holdfast.cli.config_file import Config, PrintConfig
+from holdfast.cli.options import expanded
+
+if TYPE_CHECKING:
+    from holdfast.node.login.security import Security
+    from holdfast.node.server import Server
+    from holdfast.recorder.recorder_contents import RecorderContents
+
+LISTEN_DEFAULT = "127.0.0.1:7400"
+# On one core the sender that is polled for waits until the server stops polling.
+VIGIL_US_DEFAULT = 300 if len(os.sched_getaffinity(0)) > 1 else 0
+
+Data = Annotated[
+    Path, typer.Option("--data", metavar="DIR", help="The folder of the journal; created if it is missing.", parser=expanded)
+]
+Listen = Annotated[
+    str,
+    typer.Option(
+        "--listen", envvar="HOLDFAST_LISTEN", metavar="HOST:PORT", help="The address for clients; port 0 takes a free one."
+    ),
+]
+JournalSize = Annotated[
+    str, typer.Option("--journal-size", metavar="SIZE", help="The journal grows to this and no further, such as 4G.")
+]
+Reserve = Annotated[
+    str,
+    typer.Option(
+        "--reserve",
+        metavar="SIZE",
+        help="Space set aside for events that arrive when the journal or the disk is full, such as 16M.",
+    ),
+]
+SegmentSize = Annotated[
+    str, typer.Option("--segment-size", metavar="SIZE", help="The size of one file of a new journal, such as 8M.")
+]
+LargeMax = Annotated[
+    str, typer.Option("--large-max", metavar="SIZE", help="The largest event or transaction; 0 for half of the journal.")
+]
+Name = Annotated[str, typer.Option("--name", metavar="NAME", help="The name of this server, for people.")]
+BootRecorder = Annotated[
+    Path | None,
+    typer.Option(
+        "--boot-recorder",
+        metavar="DIR",
+        help="The folder of a Recorder: its events are accepted before anything is delivered.",
+        parser=expanded,
+    ),
+]
+CreateOnUse = Annotated[
+    bool,
+    typer.Option(
+        "--create-on-use/--no-create-on-use",
+        help="Create queues and topics at first use, or refuse those that were not created.",
+    ),
+]
+SessionGrace = Annotated[
+    int,
+    typer.Option("--session-grace-ms", metavar="MS", min=1, help="How long a client without a link keeps the events it holds."),
+]
+Vigil = Annotated[
+    int,
+    typer.Option(
+        "--vigil-us",
+        metavar="US",
+        min=0,
+        max=10_000,
+        help="After a receipt, poll this long for the sender's next event: lower latency, more CPU; 0 for not at all, which is "
+        "the default where there is one core.",
+    ),
+]
+AssemblyIdle = Annotated[
+    int,
+    typer.Option("--assembly-idle-ms", metavar="MS", min=1, help="How long a transaction may be idle before it is given up."),
+]
+StageIdle = Annotated[
+    int,
+    typer.Option("--stage-idle-ms", metavar="MS", min=1, help="How long a stage may be idle before it is given up."),
+]
+UsersFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--users",
+        metavar="FILE",
+        help="Users and access rules; made by `holdfast user add`. Read again on SIGHUP.",
+        parser=expanded,
+    ),
+]
+TlsCertificate = Annotated[
+    Path | None,
+    typer.Option("--tls-certificate", metavar="FILE", help="Speak TLS: the certificate of this server, PEM.", parser=expanded),
+]
+TlsKey = Annotated[
+    Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of that certificate, PEM.", parser=expanded)
+]
+TlsClientCa = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-client-ca",
+        metavar="FILE",
+        help="Authorities whose client certificates log users in, PEM.",
+        parser=expanded,
+    ),
+]
+RequireCertificate = Annotated[
+    bool, typer.Option("--require-certificate", help="Refuse clients without a certificate, whatever their password.")
+]
+Insecure = Annotated[
+    bool, typer.Option("--insecure", help="Listen for other machines without users or without TLS; they can read everything.")
+]
+Http = Annotated[
+    str | None,
+    typer.Option("--http", metavar="HOST:PORT", help="Answer /metrics, /healthz, /readyz and /status there, for monitoring."),
+]
+HttpTokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--http-token-file",
+        metavar="FILE",
+        help="A token that must be shown for /metrics and /status; required with --users.",
+        parser=expanded,
+    ),
+]
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error"], typer.Option("--log-level", help="The least level that is logged on stderr.")
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(
+        **help_text.described(
+            "Run a server on a folder until SIGTERM or SIGINT; it prints 'listening on HOST:PORT' when clients can connect.",
+            [
+                "holdfast serve --data ./events",
+                "holdfast serve --data ./small --listen 127.0.0.1:0 --journal-size 256M --reserve 8M --segment-size 4M",
+                "holdfast serve --data ./booted --boot-recorder ./recorder --name orders",
+                "holdfast serve --config ./holdfast.toml --journal-size 256M",
+                "holdfast serve --data ./watched --listen 127.0.0.1:0 --http 127.0.0.1:0",
+                "holdfast serve --data ./safe --users ./users.toml --tls-certificate ./server.pem --tls-key ./server.key",
+            ],
+            help_text.LOCAL,
+            {0: "stopped in good order", 3: "it cannot listen there, or the disk failed"},
+        )
+    )(serve)
+
+
+def serve(
+    context: typer.Context,
+    data: Data,
+    listen: Listen = LISTEN_DEFAULT,
+    journal_size: JournalSize = "4G",
+    reserve: Reserve = "16M",
+    segment_size: SegmentSize = "8M",
+    large_max: LargeMax = "0",
+    name: Name = "holdfast",
+    boot_recorder: BootRecorder = None,
+    create_on_use: CreateOnUse = True,
+    session_grace_ms: SessionGrace = 5_000,
+    vigil_us: Vigil = VIGIL_US_DEFAULT,
+    assembly_idle_ms: AssemblyIdle = 300_000,
+    stage_idle_ms: StageIdle = 3_600_000,
+    users: UsersFile = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
+    require_certificate: RequireCertificate = False,
+    insecure: Insecure = False,
+    http: Http = None,
+    http_token_file: HttpTokenFile = None,
+    log_level: LogLevel = "info",
+    config: Config = None,
+    print_config: PrintConfig = False,
+) -> None:
+    import holdfast
+    from holdfast.cli.operations import server_log
+    from holdfast.cli.output import print_line
+    from holdfast.node.login.security import Security
+    from holdfast.node.server import Server, run_until_signal
+    from holdfast.node.settings import NodeSettings, journal_settings, parse_address, parse_size
+
+    if print_config:
+        print_line(config_file.as_toml(context))
+        return
+    server_log.begin(log_level)
+    host, port = parse_address(listen)
+    settings = NodeSettings(
+        name=name,
+        journal=journal_settings(journal_size, reserve, segment_size),
+        is_create_on_first_use=create_on_use,
+        session_grace_ms=session_grace_ms,
+        vigil_us=vigil_us,
+        assembly_idle_ms=assembly_idle_ms,
+        stage_idle_ms=stage_idle_ms,
+        large_bytes_max=parse_size(large_max, "large_max"),
+    )
+    security = Security(users, tls_certificate, tls_key, tls_client_ca, require_certificate, insecure)
+
+    show = _show_over_http(http, http_token_file, security) if http is not None else None
+
+    async def opened() -> Server:
+        server = await Server.open(settings, data, host, port, _boot(boot_recorder), security, holdfast.__version__)
+        if show is not None:
+            await show(server, data)
+        return server
+
+    async def work() -> None:
+        await run_until_signal(opened(), lambda server: _announce(server, host))
+        _tell_service_manager("STOPPING=1")
+
+    holdfast.run(work())
+
+
+def _show_over_http(address: str, token_file: Path | None, security: Security) -> Callable[[Server, Path], Awaitable[None]]:
+    """Check everything that can be checked before the server opens; how to show it over HTTP afterwards."""
+    import holdfast
+    from holdfast.errors import BadSetting
+    from holdfast.http import protection
+    from holdfast.node.settings import parse_address
+
+    try:
+        from holdfast.http.endpoint import Endpoint
+    except ImportError as problem:
+        raise BadSetting(
+            f"--http needs packages that are not installed ({problem.name}); install them: pip install 'holdfast[http]'"
+        ) from problem
+    if ":" not in address.rpartition("]")[2]:
+        raise BadSetting(f"--http {address!r} has no port; write it like 127.0.0.1:7480")
+    host, port = parse_address(address)
+    protection.check(host, token_file, security)
+    token = protection.read_token(token_file) if token_file is not None else None
+
+    async def show(server: Server, data: Path) -> None:
+        from holdfast.cli.output import print_line
+
+        try:
+            endpoint = await Endpoint.open(server.node, data, host, port, token, server.tls, holdfast.__version__)
+        except BaseException:
+            await server.close()
+            raise
+        server.close_before(endpoint)
+        print_line(f"answering {'https' if server.tls else 'http'}://{f'[{host}]' if ':' in host else host}:{endpoint.port}")
+
+    return show
+
+
+def _boot(folder: Path | None) -> Callable[[], RecorderContents] | None:
+    """How to open the boot Recorder; None when nothing was ever recorded there: the server starts without it."""
+    import logging
+
+    from holdfast.recorder.recorder_contents import RecorderContents
+
+    if folder is None:
+        return None
+    if not RecorderContents.is_in(folder):
+        logging.getLogger("holdfast.server").warning("there is no recorder in %s; the server starts without it", folder)
+        return None
+    return lambda: RecorderContents.open(folder)
+
+
+def _announce(server: Server, host: str) -> None:
+    from holdfast.cli.output import print_line
+
+    shown = f"[{host}]" if ":" in host else host
+    print_line(f"listening on {shown}:{server.port}")
+    _tell_service_manager(f"READY=1\nSTATUS=listening on {shown}:{server.port}")
+
+
+def _tell_service_manager(state: str) -> None:
+    """Tell systemd, where it has started this server (`Type=notify`); it does no harm where nobody listens."""
+    import os
+    import socket
+
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if address[:1] not in ("/", "@"):
+        return
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notices:
+        notices.connect("\0" + address[1:] if address[0] == "@" else address)
+        notices.sendall(state.encode())

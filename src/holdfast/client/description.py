@@ -1,0 +1,137 @@
+"""The answers of `status`, `describe`, `destinations` and `subscriptions`, as types: plain dicts on the wire and in programs.
+
+A server of a later release may add keys; one of an earlier release may lack some.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypedDict
+
+from holdfast.client.link.questions import Questions
+from holdfast.client.receiving.receive_options import Match
+from holdfast.wire.frame import Manage
+
+
+class Place(TypedDict):
+    """Where an event waits: a queue, or a subscription of a topic or pattern. Without a destination: in a transaction, a stage
+    or a large event that is not complete."""
+
+    destination: str | None
+    subscription: str | None
+    match: Match | None  # how the destination is meant; None without one
+
+
+class OldestWaiting(Place):
+    position: int
+    accepted_at_ms: int  # since 1970; 0 where it is not known
+
+
+class RedeliveredOften(Place):
+    events: int  # that came back more than 20 times
+
+
+class Pin(Place):
+    """What pins the oldest part of the journal: nothing from there on can be used again."""
+
+    entry: int
+    entries: int  # from there to the newest
+
+
+class DeadCount(TypedDict):
+    """How many dead events a destination has given up for a reason with this code. One that two subscriptions of a topic gave up
+    counts twice."""
+
+    destination: str
+    match: Match  # how the destination is meant
+    code: str
+    events: int
+
+
+class Status(TypedDict, total=False):
+    """The state of a server. Names and counts that a user may not know are left out."""
+
+    node: str
+    is_primary: bool
+    epoch: int
+    applied: int
+    durable: int
+    first: int
+    destinations: int
+    sessions: int
+    links: int
+    stages: int
+    staged_bytes: int
+    events_delivered: int
+    waiting: int | None  # events in all queues and subscriptions; None for a user who may not know all
+    oldest_waiting: OldestWaiting | None
+    blocked: list[str]
+    dead: list[DeadCount]  # dead events that wait in `_DMQ`, the most first
+    redelivered_often: list[RedeliveredOften]
+    deduplicate_shortened: list[str]  # destinations that remember events for less time than is set
+    journal_used_bytes: int
+    journal_size_bytes: int
+    pins_space: Pin | None
+    is_short: bool
+    free_bytes: int
+    events_reserve_bytes: int
+    upkeep_reserve_bytes: int
+    reason: str
+
+
+class SubscriptionDescription(TypedDict, total=False):
+    """A subscription of a topic, or of all topics that match a pattern."""
+
+    topic: str | None  # in a list of all; None for a pattern
+    name: str
+    waiting: int
+    receivers: int
+    accepted: int
+    confirmed: int
+    dead: int
+    expired: int
+    is_durable: bool
+    is_shared: bool
+    no_local: bool
+    selector: str | None
+    pattern: str | None
+    match: Match  # of a pattern
+
+
+class DestinationDescription(TypedDict, total=False):
+    """A queue or topic: its counts, receivers and settings. `accepted` … `expired` are in `describe` only."""
+
+    name: str
+    kind: Literal["queue", "topic"]
+    waiting: int
+    in_flight: int
+    receivers: int
+    is_blocked: bool
+    accepted: int
+    confirmed: int
+    dead: int
+    expired: int
+    subscriptions: list[SubscriptionDescription]  # of a topic
+    pattern_subscriptions: list[SubscriptionDescription]  # of patterns that match the topic
+    redelivery_limit: int
+    redelivery_delay: float
+    redelivery_factor: int
+    redelivery_delay_max: float
+    events_max: int
+    bytes_max: int
+    low_percent: int
+    deduplicate: float  # seconds
+    remembered: int  # events, where it deduplicates
+    deduplicate_shortened_to: float | None  # seconds, where that is less than is set
+
+
+async def subscriptions_of(session: Questions, where: dict[str, Any], timeout: float) -> list[SubscriptionDescription]:
+    """All subscriptions of a topic or pattern, asked for page by page; an older server gives all at once."""
+    found: list[SubscriptionDescription] = []
+    given = {**where, "after": ""}
+    while given["after"] is not None:
+        page: Any = await session.ask_again(lambda token: Manage(token, "subscriptions", given), timeout)
+        if isinstance(page, list):
+            return page
+        found += page["subscriptions"]
+        given["after"] = page["next"]
+    return found

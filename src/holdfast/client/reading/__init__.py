@@ -1,0 +1,1 @@
+"""Reading without taking: browsers, and reading by place."""

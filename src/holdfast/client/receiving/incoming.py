@@ -1,0 +1,95 @@
+"""Incoming: the events of a receiver, as a program has them. `receiver` tells how they come.
+
+async with queue.receive() as incoming:
+    async for event in incoming:
+        …
+        await event.confirm()
+
+async with queue.receive() as incoming:
+    async for batch in incoming.batches():
+        for event in batch:
+            …
+        await batch.confirm()
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable
+from types import TracebackType
+from typing import Self
+
+from holdfast.client.receiving.received_batch import ReceivedBatch
+from holdfast.client.receiving.received_event import ReceivedEvent
+from holdfast.client.receiving.receiver import Receiver
+from holdfast.client.receiving.recovery import give_back_prefetched
+from holdfast.errors import Closed
+
+
+class Incoming:
+    """Events as they come in: `async with destination.receive() as incoming: async for event in incoming: …`."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+
+    @property
+    def destination(self) -> str:
+        """The queue or topic it receives from, or the pattern."""
+        return self._receiver.destination
+
+    @property
+    def subscription(self) -> str:
+        """The name of its subscription; "" for a queue, and for a subscription that has no name."""
+        return self._receiver.subscription
+
+    @property
+    def is_open(self) -> bool:
+        """Events may still come."""
+        return self._receiver.is_open
+
+    async def open(self) -> Self:
+        """Begin to receive. `async with` does it."""
+        await self._receiver.open()
+        return self
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Send the verdicts, wait until they are applied, give back the rest."""
+        await self._receiver.close(timeout)
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self._receiver.leave(error)
+
+    def __aiter__(self) -> AsyncIterator[ReceivedEvent]:
+        """The confirm mode itself, so that handing out an event takes one call."""
+        return self._receiver.events()
+
+    def __anext__(self) -> Awaitable[ReceivedEvent]:
+        return self._receiver.mode.__anext__()
+
+    async def next(self, timeout: float | None = None) -> ReceivedEvent:
+        """The next event. TimedOut when none comes in time (0: when none is here); Closed after the receiver was closed."""
+        return await self._receiver.mode.next(timeout)
+
+    async def batches(self) -> AsyncIterator[ReceivedBatch]:
+        """The events in batches, as they came: `async for batch in incoming.batches()`. It costs less than one by one."""
+        self._receiver.events()
+        while True:
+            try:
+                batch = await self._receiver.mode.next_batch()
+            except Closed:
+                return
+            yield batch
+
+    async def give_back_prefetched(self) -> None:
+        """Give back, uncounted, what came ahead of use and was not handed out. More comes when it is asked for."""
+        await give_back_prefetched(self._receiver)
+
+    async def settled(self, timeout: float | None = None) -> None:
+        """Wait until all verdicts so far are applied. Raises the first that was refused."""
+        await self._receiver.settled(timeout)
+
+    def __repr__(self) -> str:
+        of = f"subscription {self.subscription!r} of " if self.subscription else ""
+        return f"Incoming(from {of}{self.destination!r}{'' if self.is_open else ', not open'})"

@@ -1,0 +1,388 @@
+"""A receiver, from opening it to leaving it. It has a buffer, a credit, verdicts, and a confirm mode that hands events out.
+
+    delivered ─▶ buffer ─▶ mode ─▶ the program ─▶ confirm, release, reject ─▶ verdicts ─▶ outbox ─▶ applied
+                   │ credit: granted again for what is used up                          held until here
+
+Attaching tells the server what the receiver holds: when it is opened, and again on every new link. Attaching twice changes
+nothing else. The server gives to others what it is not told of, and answers which events the receiver holds no longer.
+
+After a lost link the receiver attaches again, and verdicts that were not answered are sent again. Events that it holds no longer
+are not handed out. If the program has such an event already, the first verdict on it counts, and the second hears
+AlreadyFinished. If the server gave the session up meanwhile, everything that was held has gone to others: it is discarded here,
+and a later verdict on it hears Detached.
+
+Leaving waits until the verdicts are applied. Events that the program has seen and not decided on are released as delivered once
+more; events that it never saw are released as if they had not been delivered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.client import checks
+from holdfast.client.checks import ConfirmMode
+from holdfast.client.link.waiters import Waiters
+from holdfast.client.receiving.confirm_modes import MODES
+from holdfast.client.receiving.credit.receive_credit import make_credit
+from holdfast.client.receiving.held import Held
+from holdfast.client.receiving.receive_buffer import ReceiveBuffer, RunTaker
+from holdfast.client.receiving.receive_options import PLAIN, Asked
+from holdfast.client.receiving.received_event import ReceivedEvent, ReceivedSlice
+from holdfast.client.receiving.verdict_buffer import Settlement, VerdictBuffer
+from holdfast.client.receiving.verdict_outbox import VerdictOutbox
+from holdfast.client.sending.batch_builder import Kind
+from holdfast.errors import (
+    BatchDamaged,
+    Closed,
+    Detached,
+    HoldfastError,
+    LinkLost,
+    OutcomeUnknown,
+    Refused,
+    SubscriptionInUse,
+    TimedOut,
+)
+from holdfast.event.batch import Batch
+from holdfast.event.position import Ranges
+from holdfast.wire.frame import Attach, Buffer, DetachReceiver, Slice
+
+if TYPE_CHECKING:
+    from holdfast.client.connection.session import Session
+
+NOT_OPEN = "the receiver is not open; use it inside `async with destination.receive() as incoming`"
+# A subscription that has one receiver, whose link is lost, is asked for again after this.
+IN_USE_AGAIN_S = 0.1
+
+
+class Receiver:
+    """Receives from one queue or subscription, on behalf of the `Incoming` that a program has."""
+
+    def __init__(
+        self,
+        session: Session,
+        destination: str,
+        kind: Kind,
+        subscription: str,
+        credit: int | None,
+        credit_bytes: int,
+        timeout: float | None,
+        asked: Asked = PLAIN,
+        confirm: ConfirmMode | None = None,
+    ) -> None:
+        """`credit`: None for 4,000 events. `confirm`: the mode, if it is not the session's."""
+        name = session.confirm if confirm is None else checks.confirm_mode(confirm)
+        make_mode, pace = MODES[name]
+        self.session = session
+        self.destination = destination
+        self.subscription = subscription
+        self.number = session.next_receiver()
+        self.held = Held()
+        self.buffer = ReceiveBuffer(destination, session.connection.server_time.now_ms)
+        self.credit = make_credit(session, self.number, credit, credit_bytes, self.buffer.handed_last)
+        self.mode = make_mode(session, name, pace, self.buffer, self.credit, self._until_one_is_here, timeout)
+        self.outbox = VerdictOutbox(session, self.number, destination, self.held, self.end, self.buffer.handed_last)
+        self.verdicts = VerdictBuffer(session.connection.loop, self.outbox, self.held, self.mode, self._refusal)
+        self._kind: Kind = kind
+        self._asked = asked
+        self._loop = session.connection.loop
+        self._end: HoldfastError | None = Closed(NOT_OPEN)
+        self._was_opened = False
+        self._is_careful = False  # events come one at a time
+        self._waiters = Waiters()  # for an event, or the end
+        self.is_recovered = False  # the program gave everything back itself, by recovering
+
+    # --- opening and leaving -----------------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        return self._end is None
+
+    async def open(self, taker: RunTaker | None = None) -> None:
+        """Attach; attaching again after a lost link changes nothing, so it is simply repeated."""
+        if self._was_opened:
+            raise Closed("a receiver is opened once; receive again for another")
+        self.buffer.taker = taker or self.buffer.taker
+        deadline = self.session.connection.deadline(self.session.connection.timeout)
+        while True:
+            try:
+                asked_s = self._loop.time()
+                await self.session.ask_again(self.attaching, deadline - asked_s)
+                self.credit.note_round_trip(self._loop.time() - asked_s)
+                break
+            except OutcomeUnknown:
+                self.session.detach_later(self.number)
+                raise
+            except SubscriptionInUse as problem:
+                await self._until_given_up(problem, deadline)
+        self._was_opened, self._end = True, None
+        self.session.receivers[self.number] = self
+        self.credit.count_anew()
+        self.credit.grant()
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Send the verdicts, wait until they are applied, give back the rest."""
+        if self.session.receivers.get(self.number) is not self:
+            return
+        allowed = checks.seconds(timeout, self.session.connection.timeout)
+        was_over, is_detached = self._end is not None, False
+        unseen = self.buffer.taker.unseen()
+        if not was_over:
+            self.mode.finish(is_done=True)
+        self._end = self._end or Closed("the receiver was closed by this program; receive again to go on")
+        self._stop_handing_out()
+        try:
+            if not was_over:
+                await self.outbox.settled(allowed)
+                self._release_seen(unseen)
+                await self.outbox.settled(allowed)
+                await self.session.ask(lambda token: DetachReceiver(token, self.number), allowed)
+                is_detached = True
+            self.outbox.raise_error()
+        finally:
+            self.verdicts.generation += 1  # a verdict that comes now is too late
+            self.session.receivers.pop(self.number, None)
+            if not (was_over or is_detached):
+                self.session.detach_later(self.number)
+
+    async def leave(self, error: BaseException | None) -> None:
+        """Close it after a program that ended with this error, or without one."""
+        if error is not None and self._end is None:
+            self.mode.finish(is_done=False)
+        try:
+            await self.close()
+        except HoldfastError:
+            if error is None:
+                raise
+
+    def _release_seen(self, others: Iterable[tuple[int, int]]) -> None:
+        """Release what is held and was seen by the program, but for these others."""
+        seen = self.held.copy()
+        for first, last in (*self.buffer.untaken(), *others):
+            seen.remove(first, last)
+        if seen:
+            self.outbox.settle(Settlement("release", seen.ranges()))
+
+    # --- attaching ---------------------------------------------------------------------------------------------------
+
+    def attaching(self, token: int) -> Attach:
+        """The frame that says what the receiver holds."""
+        held = self.held.copy()
+        for first, last in self.outbox.given_back():
+            held.remove(first, last)
+        holding = held.ranges().to_bytes()
+        made = Attach(token, self.number, self.destination, self._kind, self.subscription, holding, *self._asked)
+        return msgspec.structs.replace(made, ahead=self.buffer.ahead_in_order())
+
+    async def _attach_again(self, deadline: float) -> Ranges:
+        """Attach on a new link; the events that it holds no longer."""
+        self._asked = self._asked._replace(replace=False)  # it was replaced once; a later change is another program's wish
+        while True:
+            try:
+                answer = await self.session.ask_now(self.attaching, deadline, self.session.number)
+                return Ranges.from_bytes(answer.get("lost", b"")) if isinstance(answer, dict) else Ranges()
+            except SubscriptionInUse as problem:  # our own former session may still be on its way out
+                await self._until_given_up(problem, deadline)
+
+    async def _until_given_up(self, problem: SubscriptionInUse, deadline: float) -> None:
+        """Wait a little if the present receiver has lost its link: the server soon gives it up, unless it comes back."""
+        if not problem.fields.get("is_holder_away") or self._loop.time() + IN_USE_AGAIN_S >= deadline:
+            raise problem
+        await asyncio.sleep(IN_USE_AGAIN_S)
+
+    # --- handing out -------------------------------------------------------------------------------------------------
+
+    def events(self) -> AsyncIterator[ReceivedEvent]:
+        """The events, one by one, until the receiver is closed."""
+        if not self._was_opened:
+            raise Closed(NOT_OPEN)
+        return self.mode
+
+    async def _until_one_is_here(self, timeout: float | None) -> None:
+        """Return when there is an event to take."""
+        checks.same_loop(self._loop)
+        buffer = self.buffer
+        if self._end is None and buffer.index < buffer.ready and not buffer.is_delicate:
+            return
+        deadline = None if timeout is None else self._loop.time() + timeout
+        try:
+            while self._end is None:
+                if buffer.paused is None and (buffer.index < buffer.ready or self._step()):
+                    if not buffer.is_delicate:
+                        self.credit.work(buffer.index + 1)
+                        return
+                    await self._tell_before(deadline)
+                else:
+                    self._say_idle()
+                    await self._waiters.wait(deadline)
+        except TimeoutError as problem:
+            raise TimedOut(f"no event of {self.destination!r} came within {timeout:g} s") from problem
+        raise self._end
+
+    async def _tell_before(self, deadline: float | None) -> None:
+        """An event comes that was delivered before, or the one before it was. It may end the program, so the server must know
+        first what was finished before it."""
+        async with asyncio.timeout_at(deadline):
+            await self.outbox.sent()
+        self.buffer.is_delicate = False
+
+    def _step(self) -> bool:
+        """Go to the next event; send verdicts on those that were set aside; grant credit again when half of it is used."""
+        buffer = self.buffer
+        before = buffer.current
+        is_found = buffer.step(self.credit)
+        if buffer.aside:
+            for settlement in buffer.aside:
+                self.outbox.settle(settlement)
+            buffer.aside.clear()
+        if before is not None and buffer.current is not before:
+            self.credit.grant_due()
+        return is_found
+
+    def _say_idle(self) -> None:
+        """No event is here. If events come one at a time, because one before may have ended the program, ask for the next."""
+        if self.buffer.paused is None:
+            self.credit.wait()
+        if self._is_careful:
+            self.outbox.flush()
+            self.credit.grant_used()
+        elif self.mode.pace.is_sent_when_idle:
+            self.outbox.flush()
+
+    # --- verdicts ----------------------------------------------------------------------------------------------------
+
+    async def settled(self, timeout: float | None = None) -> None:
+        """Wait until all verdicts so far are applied. Raises the first that was refused."""
+        await self.outbox.settled(checks.seconds(timeout, self.session.connection.timeout))
+        self.outbox.raise_error()
+
+    def _refusal(self) -> HoldfastError | None:
+        """Why a verdict is too late, if this program closed or recovered; what the server gave up is told by `settled`."""
+        if isinstance(self._end, Closed):
+            return Closed("the receiver was closed before this verdict; the event was given back, and is delivered again")
+        if self.is_recovered:
+            return Refused("the session was recovered before this verdict; the event was given back, and is delivered again")
+        return None
+
+    # --- from the session --------------------------------------------------------------------------------------------
+
+    def delivered(self, slices: Sequence[Slice], body: Buffer, is_careful: bool = False) -> None:
+        if self._end is not None or self.credit.is_paused:  # paused: what is under way is given back
+            return
+        self._is_careful = is_careful
+        view, at, generation = memoryview(body), 0, self.verdicts.generation
+        try:
+            for each in slices:
+                batch = Batch(view[at : at + each.length])
+                batch.check()
+                if batch.count != each.events:
+                    raise BatchDamaged(f"a slice of {each.events} events came with {batch.count}; it was mixed up on the way")
+                at += each.length
+                last = each.first + each.events - 1
+                self.held.add(each.first, last)
+                self.outbox.delivered(each.first, last)
+                self.outbox.verdicts.handed(each.first, last, each.is_adjoining)
+                found = (each.first, each.events, each.deliveries, each.length)
+                said = (each.destination, each.deaths, each.accepted_us)
+                self.buffer.append(ReceivedSlice(self, batch, *found, generation, *said))
+        except HoldfastError as problem:
+            self.end(problem)
+            self.session.detach_later(self.number)
+        self._waiters.wake()
+
+    def end(self, error: HoldfastError) -> None:
+        """No more events will come, and verdicts will not be taken."""
+        self._end = self._end or error
+        self._discard(error)
+        self._stop_handing_out()
+
+    def _stop_handing_out(self) -> None:
+        self._waiters.wake()
+
+    def interrupt(self, error: HoldfastError) -> None:
+        """Raise this in every task that waits for an event; the receiver goes on."""
+        for future in self._waiters:
+            if not future.done():
+                future.set_exception(type(error)(error.sentence))
+        self._waiters.clear()
+
+    def _discard(self, error: HoldfastError) -> None:
+        self.mode.discard(is_recovered=self.is_recovered)
+        self.verdicts.generation += 1
+        self.buffer.clear()
+        self.outbox.discard(error)
+
+    # --- living through links ----------------------------------------------------------------------------------------
+
+    def give_up(self) -> None:
+        """The session was not resumed: what was held has gone to others."""
+        self.is_recovered = False
+        self.outbox.forgotten()
+        self._discard(
+            Detached(f"the link was lost for so long that what was held of {self.destination!r} went to others; discard it")
+        )
+
+    async def resume(self, deadline: float) -> None:
+        """Attach again on a new link, with what is held, and credit for what may come.
+
+        Verdicts that were not answered go first: released events then belong to nobody when the server asks who holds what.
+        """
+        if self._end is not None and not isinstance(self._end, Closed):
+            return
+        self.outbox.send_again()
+        try:
+            lost = await self._attach_again(deadline)
+        except LinkLost:
+            raise
+        except HoldfastError as problem:
+            self.end(problem)
+            return
+        if lost:
+            for first, last in self.buffer.lose(lost):
+                self.held.remove(first, last)
+            self.outbox.lose(lost)
+        self.credit.count_anew(self.buffer.unused())
+        if self.buffer.paused is None:
+            self.credit.grant()
+
+    def go_on(self) -> None:
+        """The whole session is resumed: grant the credit and send the verdicts that waited for it."""
+        if self.buffer.paused is None:
+            self.credit.grant_due()
+        self.outbox.flush()
+
+    # --- recovering: see `recovery` ----------------------------------------------------------------------------------
+
+    @property
+    def is_asked(self) -> bool:
+        """The program waits for an event."""
+        return bool(self._waiters)
+
+    async def give_back(self, deadline: float) -> None:
+        """Release events that were seen and are undecided, and wait until that, and every verdict, is applied."""
+        self._release_seen((*self.buffer.taker.unseen(), *self.outbox.decided()))
+        await self.outbox.settled(max(0.0, deadline - self._loop.time()))
+
+    async def attach_anew(self, deadline: float) -> None:
+        """Say that nothing is held: events that were not seen go back too, and no more come without credit."""
+        if self._end is not None:
+            return
+        await self.session.ask_again(
+            lambda token: msgspec.structs.replace(self.attaching(token), held=b"", ahead=b""), deadline - self._loop.time()
+        )
+        if not self.is_open:  # closed meanwhile, by the program or the server: nobody will receive here
+            self.session.detach_later(self.number)
+            return
+        self.is_recovered = True
+        self._discard(Refused("the session was recovered before this verdict; the event is delivered again"))
+        self.credit.count_anew()
+
+    def go_on_anew(self) -> None:
+        """All receivers of the session hold nothing: let events come. After a failure, with the events that are still here."""
+        if self.buffer.paused is not None:
+            self.buffer.go_on()
+            self.credit.grant_due()
+            self._waiters.wake()

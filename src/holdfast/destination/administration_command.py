@@ -1,0 +1,103 @@
+"""Commands of administration: destinations and subscriptions come, change and go. `command` has the others, and how all look."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import msgspec
+
+from holdfast.destination.settings import Settings
+
+
+class Command(msgspec.Struct, array_like=True, frozen=True):
+    """A command has a kind, and a head that is a msgpack array (new fields go last, with a default)."""
+
+    KIND: ClassVar[int] = 0
+
+
+class Create(Command, frozen=True):
+    """Create a destination. `is_implicit`: on first use; then it may exist already, if it is of the same kind."""
+
+    KIND = 5
+    name: str
+    kind: Literal["queue", "topic"]
+    settings: Settings = Settings()
+    is_implicit: bool = False
+    origin: str = ""
+    token: int = 0
+    session: str = ""  # owns a temporary destination, which goes with it; only its client may receive from that
+    is_unconfigured: bool = False  # it has the settings of a first use, and takes those of the first who gives some
+
+
+class Ensure(Command, frozen=True):
+    """See to it that a destination is there, and that the settings `given` agree, or (`update`) change them.
+
+    `settings` are those of a new one; a destination that nobody has configured takes them, too."""
+
+    KIND = 22
+    name: str
+    kind: Literal["queue", "topic"]
+    settings: Settings = Settings()
+    given: list[str] = []
+    update: bool = False
+    origin: str = ""
+    token: int = 0
+
+
+class Delete(Command, frozen=True):
+    KIND = 6
+    name: str
+    origin: str = ""
+    token: int = 0
+    at_ms: int = 0
+    is_forced: bool = True  # also where something waits, as in all commands written before this field
+
+
+class Configure(Command, frozen=True):
+    """Change the settings of a destination that `changed` names; the others stay as they are."""
+
+    KIND = 19
+    name: str
+    settings: Settings
+    origin: str = ""
+    token: int = 0
+    changed: list[str] = []
+
+
+class Subscribe(Command, frozen=True):
+    """Create a subscription, if it is not there, of a topic or (`match` glob or regex) of all topics whose names match, now and
+    later (rule 12).
+
+    A non-durable one belongs to a session and goes with it; a shared non-durable one has no session and goes with its last
+    receiver. `subscribing` says what happens if the subscription exists on other terms."""
+
+    KIND = 7
+    topic: str  # a name, or a pattern
+    name: str
+    is_durable: bool
+    session: str = ""
+    origin: str = ""
+    token: int = 0
+    match: Literal["name", "glob", "regex"] = "name"
+    selector: str = ""
+    is_shared: bool = False
+    no_local: bool = False
+    client: str = ""  # with `no_local`: whose events it does not want
+    replace: bool | None = None  # also what waits in it; None: written before this field
+
+
+class EnsureSubscription(Subscribe, frozen=True):
+    """See to it that a durable subscription is there, and that the terms `given` agree, or (`update`) change them."""
+
+    KIND = 23
+    given: list[str] = []
+    update: bool = False
+
+
+class Unsubscribe(Command, frozen=True):
+    KIND = 8
+    topic: str
+    name: str
+    origin: str = ""
+    token: int = 0
+    is_forced: bool = True  # also where something waits

@@ -1,0 +1,1 @@
+"""Applying: what each command does to the state."""

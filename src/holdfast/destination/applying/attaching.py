@@ -1,0 +1,107 @@
+"""Attaching and detaching receivers, and ending sessions with everything that belongs to them (rule 4)."""
+
+from __future__ import annotations
+
+from holdfast.destination import command as commands
+from holdfast.destination.applying.managing import end_temporary, remove
+from holdfast.destination.applying.placing import place_all
+from holdfast.destination.effect import Attached, DetachedReceiver
+from holdfast.destination.state.queue import Queue
+from holdfast.destination.state.receivers import Session
+from holdfast.destination.state.state import Effects, State
+from holdfast.destination.state.subscription import Subscription
+from holdfast.errors import Refused, SubscriptionInUse
+from holdfast.event.selector.selector import stored_selector
+
+
+def attach(state: State, entry: int, command: commands.Attach, payload: memoryview, effects: Effects) -> None:
+    queue = state.catalog.queue(command.destination, command.subscription)
+    _check_attach(state, command, queue)
+    state.introduce(command.session, entry).receivers[command.receiver] = queue.key
+    queue.receivers.attach((command.session, command.receiver), entry)
+    queue.receivers.select((command.session, command.receiver), command.selector)
+    if command.is_owner:
+        queue.receivers.own((command.session, command.receiver))
+    effects.append(Attached(command.session, command.receiver, queue.key, command.selector))
+
+
+def _check_attach(state: State, command: commands.Attach, queue: Queue) -> None:
+    if not command.session or command.receiver < 1:
+        raise Refused("a receiver has a session and a number from 1 up; 0 stands for the whole session")
+    session = state.sessions().get(command.session)
+    attached = session.receivers.get(command.receiver) if session else None
+    if attached not in (None, queue.key):
+        raise Refused(
+            f"receiver {command.receiver} of session '{command.session}' is attached to {attached}; use another number",
+            receiver=command.receiver,
+        )
+    _check_selector(command, queue)
+    if isinstance(queue, Subscription):
+        _check_subscription(command, queue)
+
+
+def _check_selector(command: commands.Attach, queue: Queue) -> None:
+    holder = (command.session, command.receiver)
+    if command.selector:
+        if isinstance(queue, Subscription):
+            raise Refused(f"{queue.title} has one selector for all its receivers; give it when you subscribe")
+        selector = stored_selector(command.selector)
+        if selector is not None:
+            selector.ready()
+    if queue.receivers.is_there(holder) and queue.receivers.selector_of(holder) != command.selector:
+        raise Refused(
+            f"receiver {command.receiver} of session '{command.session}' is attached to {queue.title} with another selector; "
+            "detach it first, or use another number",
+            receiver=command.receiver,
+        )
+
+
+def _check_subscription(command: commands.Attach, queue: Subscription) -> None:
+    if queue.owner not in ("", command.session):
+        raise SubscriptionInUse(f"{queue.title} belongs to session '{queue.owner}'; use a subscription of your own")
+    others = [holder for holder, _ in queue.receivers if holder != (command.session, command.receiver)]
+    if queue.is_for_one and others:
+        raise SubscriptionInUse(
+            f"{queue.title} has a receiver, and is not shared; close that one first, or subscribe with shared=True everywhere "
+            "to let several share its events",
+            destination=command.destination,
+            subscription=command.subscription,
+        )
+
+
+def detach(state: State, entry: int, command: commands.Detach, payload: memoryview, effects: Effects) -> None:
+    """Detach a receiver, or a session. It need not be attached: the client may have asked twice."""
+    session = state.sessions().get(command.session)
+    if session is None or state.is_outdated(command.epoch):
+        return
+    for receiver in [command.receiver] if command.receiver else list(session.receivers):
+        key = session.receivers.pop(receiver, None)
+        if key is not None:
+            queue = state.queue(key)
+            queue.receivers.detach((session.name, receiver))
+            queue.backlog.history.leave((session.name, receiver))
+            effects.append(DetachedReceiver(session.name, receiver, key, ""))
+            _end_with_last_receiver(state, queue, effects)
+    if not command.receiver:
+        _end(state, session, entry, effects, command.at_ms)
+
+
+def _end_with_last_receiver(state: State, queue: Queue, effects: Effects) -> None:
+    if isinstance(queue, Subscription) and queue.goes_with_its_last_receiver and not len(queue.receivers):
+        remove(state, queue, "its last receiver is gone", effects)
+        state.forget_unneeded()
+
+
+def _end(state: State, session: Session, entry: int, effects: Effects, at_ms: int) -> None:
+    """End a session, with its non-durable subscriptions, temporary destinations, assemblies and producers."""
+    for name in list(session.destinations):
+        end_temporary(state, name, "session ended", effects)
+    for key in list(session.subscriptions):
+        remove(state, state.queue(key), "session ended", effects)
+    state.assemblies.end(session.name)
+    state.forget_unneeded()
+    for identifier in session.producers:
+        producer = state.producers.find(identifier)
+        if producer and producer.session == session.name and not producer.is_durable:
+            place_all(state, state.producers.forget(identifier), entry, effects, at_ms)
+    del state.sessions()[session.name]

@@ -1,0 +1,139 @@
+"""Subscribing and unsubscribing, to a topic or to all topics that match a pattern.
+
+    asked for                     existing                             what happens
+    a subscription                none                                 made
+    the same                      the same                             nothing; a new client takes over what `no_local` means
+    another selector, no_local    with receivers                       refused
+                                  empty, or `replace` is said          replaced: deleted with its events, and made again
+                                  events wait in it                    refused, with the count
+    shared or not shared          the other, durable both              refused, unless `replace` is said and nobody receives
+    durable, shared, own          one of another kind                  refused
+
+A command written before `replace` existed replaces a subscription whose selector or `no_local` differs.
+
+Because subscribing and creating are commands of one channel, applied in one order, a topic is matched with all patterns before
+its first event is placed (rule 12).
+"""
+
+from __future__ import annotations
+
+from holdfast.destination import command as commands
+from holdfast.destination.applying.managing import counted, remove
+from holdfast.destination.effect import BacklogCreated
+from holdfast.destination.name import check_subscription
+from holdfast.destination.state.state import Effects, State
+from holdfast.destination.state.subscription import PatternSubscription, Subscription, Terms, key_of, pattern_of
+from holdfast.destination.state.topic import Topic
+from holdfast.errors import NotEmpty, Refused, SubscriptionInUse
+from holdfast.event.pattern import Pattern
+from holdfast.event.selector.selector import stored_selector
+
+
+def subscribe(state: State, entry: int, command: commands.Subscribe, payload: memoryview, effects: Effects) -> bool:
+    """Subscribe: whether the subscription is new."""
+    terms = _terms(command)
+    where = state.catalog.topic(command.topic) if command.match == "name" else pattern_of(command.topic, command.match)
+    if isinstance(where, Topic):
+        _check_temporary(where, command)
+    found = state.catalog.queues.get((where.name if isinstance(where, Topic) else key_of(where), command.name))
+    if isinstance(found, Subscription):
+        if _is_kept(found, terms, command.replace):
+            return False
+        remove(state, found, "replaced", effects)
+        state.forget_unneeded()
+    added = make(state, where, command.name, terms, entry)
+    effects.append(BacklogCreated(added.key))
+    if terms.owner:
+        state.introduce(terms.owner, entry).subscriptions.append(added.key)
+    return True
+
+
+def make(state: State, where: Topic | Pattern, name: str, terms: Terms, made_at: int) -> Subscription:
+    """Make a new subscription in the catalog, by the entry of this number."""
+    added = where.subscribe(name, terms) if isinstance(where, Topic) else PatternSubscription(where, name, state.bodies, terms)
+    added.made_at = made_at
+    state.catalog.add_subscription(added)
+    return added
+
+
+def _terms(command: commands.Subscribe) -> Terms:
+    is_own = not command.is_durable and not command.is_shared
+    check_subscription(command.name, is_own)
+    if is_own and not command.session:
+        raise Refused("a subscription that is neither durable nor shared belongs to a session; say which", topic=command.topic)
+    if command.is_shared and command.no_local:
+        raise Refused(
+            "a shared subscription has receivers of several clients and no own events to leave out; leave no_local out",
+            subscription=command.name,
+        )
+    selector = stored_selector(command.selector)
+    if selector is not None:
+        selector.ready()
+    return Terms(
+        command.session if is_own else "",
+        command.is_durable,
+        command.is_shared,
+        selector.text if selector else "",
+        command.no_local,
+        command.client if command.no_local else "",
+    )
+
+
+def _check_temporary(topic: Topic, command: commands.Subscribe) -> None:
+    if topic.owner and (command.is_durable or command.is_shared):
+        raise Refused(
+            f"temporary topic '{topic.name}' goes with its client, and so do its subscriptions: leave the name out, "
+            "or use a topic that stays",
+            topic=topic.name,
+        )
+
+
+def _is_kept(found: Subscription, terms: Terms, replace: bool | None) -> bool:
+    """Whether the existing one is kept, or else replaced; SubscriptionInUse or NotEmpty if it can be neither."""
+    waiting = found.backlog.waiting
+    is_same_kind = terms[:3] == found.terms[:3]
+    if not is_same_kind and not (replace and terms.is_durable and found.terms.is_durable):
+        raise SubscriptionInUse(
+            f"{found.title} exists already and {found.terms.kind}; use it as it is, delete it first, or use another name"
+            + (f" (replace=True, --replace, replaces it: {counted(waiting)})" if terms.is_durable and found.is_durable else ""),
+            subscription=found.name,
+            waiting=waiting,
+        )
+    if is_same_kind and terms.choice == found.terms.choice:
+        if not len(found.receivers):
+            found.terms = terms
+        return True
+    if len(found.receivers):
+        raise SubscriptionInUse(
+            f"{found.title} has {len(found.receivers)} receivers and another selector or no_local; close them first, "
+            "or use another name",
+            subscription=found.name,
+        )
+    if waiting and replace is False:
+        raise NotEmpty(
+            f"{found.title} has another selector or no_local, and {counted(waiting)}; receive what waits first, use another "
+            "name, or say replace=True (--replace): then what waits is lost",
+            subscription=found.name,
+            waiting=waiting,
+        )
+    return False
+
+
+def unsubscribe(state: State, entry: int, command: commands.Unsubscribe, payload: memoryview, effects: Effects) -> None:
+    """Delete a subscription. Its events are finished: its recipient wants no more, and says so (`is_forced`). `topic` may be a
+    pattern, as in keys."""
+    subscription = state.catalog.subscription(command.topic, command.name)
+    if len(subscription.receivers):
+        raise SubscriptionInUse(
+            f"{subscription.title} has {len(subscription.receivers)} receivers; close them first", subscription=command.name
+        )
+    waiting = subscription.backlog.waiting
+    if waiting and not command.is_forced:
+        raise NotEmpty(
+            f"{subscription.title} is not deleted: {counted(waiting)}; receive what waits first, or say force=True (--force): "
+            "then what waits is lost",
+            subscription=command.name,
+            waiting=waiting,
+        )
+    remove(state, subscription, "unsubscribed", effects)
+    state.forget_unneeded()

@@ -1,0 +1,1 @@
+"""Delivery: which receiver gets which event next. Only a primary has one."""

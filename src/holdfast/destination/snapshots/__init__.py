@@ -1,0 +1,1 @@
+"""Snapshots: the whole state as small parts, written now and then, and read back at a start."""

@@ -1,0 +1,1 @@
+"""HTTP for those who watch a server: metrics, health and status."""

@@ -1,0 +1,1 @@
+"""Administration: which actions there are, what each takes, and the queue `_ADMIN`."""

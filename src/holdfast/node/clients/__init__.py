@@ -1,0 +1,1 @@
+"""The client manager: owns sessions and links, turns requests into commands."""

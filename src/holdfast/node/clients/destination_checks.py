@@ -1,0 +1,75 @@
+"""Checks of a destination, before anything is appended for it: whether it may be used, and whether it must be created first.
+
+    there is one of this kind                 use it
+    one of the other kind                     refused
+    none, but it may be created on first use  a Create command goes ahead
+    none, temporary                           refused: it is gone with the client that made it
+
+While the channel is replayed, nobody knows yet which destinations there are: then a Create command ("if it is not there") goes
+ahead.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from holdfast.bus.message import AdministrationAsked
+from holdfast.destination import name
+from holdfast.errors import HoldfastError, NoSuchDestination, Unavailable, WrongKind
+from holdfast.node.login.allowance import check_room
+
+if TYPE_CHECKING:
+    from holdfast.node.clients.client_manager import ClientManager
+
+Kind = Literal["queue", "topic"]
+
+
+def check_send(manager: ClientManager, destination: str, kind: Kind) -> None:
+    """As `check_destination`, for a batch. To some of its own destinations only Holdfast itself sends."""
+    if destination.startswith("_"):
+        name.check_sendable(destination)
+        if destination == name.ADMIN:
+            manager.tell_messages(AdministrationAsked())
+        elif name.is_temporary(destination):
+            check_room(manager.messages, destination, manager.channel.pressure)
+    if manager.messages.kind_of(destination) != kind:
+        check_destination(manager, destination, kind)
+
+
+def check_destination(manager: ClientManager, destination: str, kind: Kind) -> None:
+    """Refuse a destination that cannot be used; create one that does not exist, if that is allowed."""
+    found = manager.messages.kind_of(destination) or manager.being_created(destination)
+    if found == kind:
+        return
+    if found is not None:
+        raise WrongKind(
+            f"{destination!r} is a {found}, not a {kind}; use client.{found}({destination!r})", destination=destination
+        )
+    if name.is_temporary(destination):
+        _check_temporary(manager, destination)
+        return
+    name.check_destination(destination)
+    if not manager.settings.is_create_on_first_use:
+        raise _not_created(manager, destination, kind)
+    manager.create_on_first_use(destination, kind)
+
+
+def _not_created(manager: ClientManager, destination: str, kind: Kind) -> HoldfastError:
+    if not manager.messages.is_primary:  # it may be there, further on in the journal
+        return Unavailable(f"{kind} {destination!r} is not known yet: the server still reads its journal; try again soon")
+    option = " --topic" if kind == "topic" else ""
+    return NoSuchDestination(
+        f"there is no {kind} {destination!r}, and this server creates none on first use; create it with "
+        f"`holdfast destination create {destination}{option}` or client.create_{kind}({destination!r})",
+        destination=destination,
+    )
+
+
+def _check_temporary(manager: ClientManager, destination: str) -> None:
+    """NoSuchDestination for one that is gone with its client; before the channel is replayed nobody knows."""
+    name.check_temporary(destination)
+    if manager.messages.is_primary:
+        raise NoSuchDestination(
+            f"temporary destination {destination!r} is gone with the client that made it; nobody waits for this any more",
+            destination=destination,
+        )

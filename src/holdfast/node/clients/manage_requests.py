@@ -1,0 +1,238 @@
+"""Requests of administration: actions that a client asks for with a Manage frame (`administration.actions`).
+
+    question ──▶ asked over the bus ──▶ the part of the answer that the user may see
+    command  ──▶ channel ──▶ applied ──▶ answered
+
+Some take more than one step: a page of which the user sees nothing is followed by the next one, and confirming everything before
+a place takes as many commands as it needs.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from holdfast.destination import command, name
+from holdfast.destination.state.subscription import key_of_topic
+from holdfast.errors import AccessDenied, Detached, HoldfastError
+from holdfast.node.administration import arguments
+from holdfast.node.administration.actions import COMMANDS, QUESTIONS, no_such_action
+from holdfast.node.administration.arguments import place_of_subscription
+from holdfast.node.clients import assembly_requests
+from holdfast.node.clients.destination_checks import check_destination
+from holdfast.node.login.permission import (
+    Row,
+    Rows,
+    check_arguments,
+    visible,
+    visible_destination,
+    visible_pages,
+    visible_status,
+    visible_subscriptions,
+)
+from holdfast.node.reading.extents import checked_place
+from holdfast.node.reading.place_readers import ASKED_BY_CLIENTS
+from holdfast.session.session import ReceiverPlace, Session
+from holdfast.wire import frame
+
+if TYPE_CHECKING:
+    from holdfast.node.clients.requests import Request
+
+# In the name of a temporary destination: more than anyone can try out.
+SECRET_BYTES = 10
+
+
+def manage(request: Request, message: frame.Manage) -> None:
+    """Carry out an action; HoldfastError when it is refused at once."""
+    action = message.action
+    if action not in arguments.ACTIONS:
+        raise no_such_action(action)
+    asked = arguments.read(action, message.arguments)
+    check_arguments(request.session, asked)
+    if action in _IN_STEPS:
+        _IN_STEPS[action](request, asked)
+    elif action in QUESTIONS or action in ASKED_BY_CLIENTS:
+        request.ask(action, asked)
+    else:
+        request.submit(COMMANDS[action](asked, request.manager.now_ms()))
+
+
+# --- questions of whose answers the user sees a part ---------------------------------------------------------------------
+
+
+def _list(request: Request, asked: arguments.List) -> None:
+    _ask_page(request, "list", asked, "destinations", visible, lambda row: str(row["name"]))
+
+
+def _describe(request: Request, asked: arguments.Describe) -> None:
+    request.ask("describe", asked, lambda row: request.answered(visible_destination(request.session, row)))
+
+
+def _all_subscriptions(request: Request, asked: arguments.AllSubscriptions) -> None:
+    _ask_page(request, "all_subscriptions", asked, "subscriptions", visible_pages, _key_of_row)
+
+
+def _subscriptions(request: Request, asked: arguments.Subscriptions) -> None:
+    if asked.after is None:
+        request.ask("subscriptions", asked, lambda rows: request.answered(visible_subscriptions(request.session, rows)))
+    else:
+        _ask_page(request, "subscriptions", asked, "subscriptions", visible_subscriptions, place_of_subscription)
+
+
+def _status(request: Request, asked: arguments.Status) -> None:
+    manager = request.manager
+
+    def told(status: Row) -> None:
+        request.answered(visible_status(request.session, {**status, "links": manager.open_links}))
+
+    request.ask("status", asked, told)
+
+
+def _ask_page(
+    request: Request,
+    action: str,
+    asked: arguments.Arguments,
+    what: str,
+    seen: Callable[[Session, Rows], Rows],
+    place: Callable[[Row], Any],
+) -> None:
+    """Answer with the rows of a page that the user may see. The place where the next page begins is that of such a row too: so
+    pages are asked for until there is one."""
+
+    def found(page: dict[str, Any]) -> None:
+        rows, after = seen(request.session, page[what]), page["next"]
+        if after is not None and not rows:
+            request.ask(action, replace(asked, after=after), found)
+            return
+        request.answered({**page, what: rows, "next": place(rows[-1]) if after is not None else None})
+
+    request.ask(action, asked, found)
+
+
+def _key_of_row(row: Row) -> tuple[str, str]:
+    """The key of a subscription's backlog, from a row of `all_subscriptions`."""
+    return row["topic"] or key_of_topic(row["pattern"], row["match"]), row["name"]
+
+
+# --- temporary destinations and stages -----------------------------------------------------------------------------------
+
+
+def _create_temporary(request: Request, asked: arguments.Temporary) -> None:
+    """Create a temporary destination, which belongs to this session and goes with it. Everybody who was told its name may send to
+    it, so the name cannot be worked out from others: the identifier makes it unique, the rest keeps it secret."""
+    manager, session, kind = request.manager, request.session, asked.kind
+    ended = manager.allowances.begin_temporary(session.id)
+    made = name.temporary(kind, f"{manager.new_producer('')}-{secrets.token_hex(SECRET_BYTES)}")
+
+    def created(_: Any) -> None:
+        ended()
+        request.answered({"name": made})
+
+    def failed(problem: HoldfastError) -> None:
+        ended()
+        request.failed(problem)
+
+    token = manager.next_token(created, failed)
+    manager.submit(command.Create(made, kind, origin=manager.subject, token=token, session=session.id), token)
+
+
+def _delete(request: Request, asked: arguments.Delete) -> None:
+    def delete() -> None:
+        _check_own(request, asked.name)
+        request.submit(COMMANDS["delete"](asked, request.manager.now_ms()))
+
+    request.when_known(asked.name, delete)
+
+
+def _check_own(request: Request, destination: str) -> None:
+    """AccessDenied unless this session made the temporary destination."""
+    found = request.manager.messages.find_temporary(destination)
+    if found is not None and found.owner != request.session.id:
+        raise AccessDenied(
+            f"temporary {found.kind} {destination!r} belongs to another client; leave it to that one", destination=destination
+        )
+
+
+def _ensure_subscription(request: Request, asked: arguments.EnsureSubscription) -> None:
+    """Ensure a subscription; its topic is created on first use, as when somebody subscribes."""
+
+    def ensure() -> None:
+        if asked.match == "name" and asked.topic not in name.WELL_KNOWN:
+            check_destination(request.manager, asked.topic, "topic")
+        request.submit(COMMANDS["ensure_subscription"](asked, request.manager.now_ms()))
+
+    request.when_known(asked.topic, ensure)
+
+
+def _drop_stages(request: Request, asked: arguments.DropStages) -> None:
+    make, payload = assembly_requests.drop(request.session, asked)
+    request.submit(make, payload=payload)
+
+
+# --- confirming everything before a place --------------------------------------------------------------------------------
+
+
+def _confirm_up_to(request: Request, asked: arguments.ConfirmUpTo) -> None:
+    _ConfirmUpTo(request, asked).go_on()
+
+
+class _ConfirmUpTo:
+    """Confirms everything before a place, for the session that owns a subscription (ADR 10).
+
+        place ─▶ what still waits before it, as ranges ─▶ Confirm command ─▶ applied ─▶ the next ranges … ─▶ answered
+
+    One command confirms at most a few thousand batches, so that others have their turn between two of them. Events that are
+    finished already are passed over: it may be said again. Every command checks that the session is attached (rule 4). The
+    answer says how many events were finished by it.
+    """
+
+    def __init__(self, request: Request, asked: arguments.ConfirmUpTo) -> None:
+        self._request = request
+        self._asked = asked
+        self._up_to = checked_place(asked.place, "place")
+        self._place = ReceiverPlace(asked.key, asked.subscription)
+        self._confirmed = 0
+        if self._place not in request.session.receivers.values():
+            raise Detached(
+                f"this session does not own subscription '{self._place.subscription}' of {self._place.destination!r}, or does no "
+                "longer; confirm inside `async with reading.owner()`",
+                subscription=self._place.subscription,
+            )
+
+    def go_on(self) -> None:
+        self._request.ask("ranges_before", self._asked, self._found)
+
+    def _found(self, found: dict[str, Any]) -> None:
+        if not found["is_news"]:
+            self._request.answered({"events": self._confirmed})
+            return
+        where, ranges, up_to = (*self._place, self._request.session.id), found["ranges"], found["up_to"]
+        self._request.submit(
+            lambda origin, token: command.Confirm(*where, ranges, 0, origin, token, up_to),
+            lambda events: self._applied(events, up_to),
+        )
+
+    def _applied(self, events: int, up_to: int) -> None:
+        self._confirmed += events
+        if up_to < self._up_to:
+            self.go_on()
+        else:
+            self._request.answered({"events": self._confirmed})
+
+
+# Actions that are not merely asked or submitted.
+_IN_STEPS: dict[str, Callable[[Request, Any], None]] = {
+    "list": _list,
+    "describe": _describe,
+    "subscriptions": _subscriptions,
+    "all_subscriptions": _all_subscriptions,
+    "status": _status,
+    "confirm_up_to": _confirm_up_to,
+    "drop_stages": _drop_stages,
+    "temporary": _create_temporary,
+    "delete": _delete,
+    "ensure_subscription": _ensure_subscription,
+}

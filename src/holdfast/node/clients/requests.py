@@ -1,0 +1,294 @@
+"""Requests of a session: frames with a token, and the command or question that each becomes.
+
+    OpenProducer, ForgetProducer, Attach, Settle, DetachReceiver, CloseSession, Commit, Abandon, Publish
+    Manage ──▶ `manage_requests`
+
+Each is answered exactly once: when the command it became is applied, or at once with the refusal. Nothing here changes state;
+commands do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from holdfast.bus.message import HandedOn
+from holdfast.channel.channel import Receipt
+from holdfast.destination import command, name
+from holdfast.errors import AccessDenied, HoldfastError, ProtocolError
+from holdfast.event.position import Ranges
+from holdfast.node import supervision
+from holdfast.node.administration.actions import Maker
+from holdfast.node.administration.arguments import Arguments
+from holdfast.node.clients import assembly_requests
+from holdfast.node.clients.manage_requests import manage
+from holdfast.node.clients.receiver_opening import ReceiverOpening
+from holdfast.node.login.allowance import Ended
+from holdfast.node.login.permission import check_attach
+from holdfast.session.session import Session, owner_of
+from holdfast.wire import frame
+
+if TYPE_CHECKING:
+    from holdfast.node.clients.client_manager import ClientManager
+
+# A hundred years, as for the delays of events.
+DELAY_MS_MAX = 100 * 365 * 86_400 * 1000
+SEQUENCE_MAX = 1 << 62
+
+
+class Request:
+    """One request under way: who asked, and how to tell them."""
+
+    def __init__(
+        self, manager: ClientManager, session: Session, answered: Callable[[Any], None], failed: Callable[[HoldfastError], None]
+    ) -> None:
+        self.manager = manager
+        self.session = session
+        self.answered = answered
+        self.failed = failed
+
+    def begin(self, message: frame.Message) -> None:
+        """Carry it out. ProtocolError for a frame that no client sends; every other refusal goes to the client that asked."""
+        answer = _ANSWERS.get(type(message))
+        if answer is None:
+            raise ProtocolError(f"a client does not send {type(message).__name__} frames")
+        try:
+            answer(self, message)
+        except ProtocolError:
+            raise
+        except AccessDenied as problem:
+            self._let_go(message)
+            self.failed(problem)
+        except HoldfastError as problem:
+            self.failed(problem)
+        except Exception as problem:  # a fault of ours, met before anything was appended: it costs this request
+            supervision.report(f"a {type(message).__name__} request", problem)
+            self.failed(supervision.as_refusal(problem))
+
+    def _let_go(self, message: frame.Message) -> None:
+        """End a receiver that may not attach again, because the rules have changed."""
+        if isinstance(message, frame.Attach) and message.receiver in self.session.receivers:
+            self.manager.let_go(self.session, message.receiver)
+
+    def submit(self, make: Maker, answered: Callable[[Any], None] | None = None, payload: bytes = b"") -> None:
+        """Append the command that `make` makes; it is answered when it is applied."""
+        token = self.manager.next_token(answered or self.answered, self.failed)
+        self.manager.submit(make(self.manager.subject, token), token, payload)
+
+    def ask(self, action: str, asked: Arguments, answered: Callable[[Any], None] | None = None) -> None:
+        """Ask the message manager a question of administration."""
+        self.manager.ask(action, asked, self.manager.next_token(answered or self.answered, self.failed))
+
+    def when_known(self, destination: str, do: Callable[[], None]) -> None:
+        """Do it; for a temporary destination when the channel is replayed, because before that nobody knows whose it is."""
+        messages = self.manager.messages
+        if messages.is_primary or not name.is_temporary(destination):
+            do()
+            return
+
+        def known() -> None:
+            try:
+                do()
+            except HoldfastError as problem:
+                self.failed(problem)
+
+        messages.when_primary(known)
+
+
+# --- producers -----------------------------------------------------------------------------------------------------------
+
+
+def _open_producer(request: Request, message: frame.OpenProducer) -> None:
+    manager, session = request.manager, request.session
+    check_number(message.first_sequence)
+    user = owner_of(session.id)
+    producer = message.producer or manager.new_producer(user)
+    if owner_of(producer) not in ("", user):
+        raise AccessDenied(f"producer {producer!r} belongs to another user; open one of your own", producer=producer)
+    if message.producer:
+        _open_known_producer(request, message, user)
+        return
+    ended = _begin_producer(request, message, producer)
+    session.open_producer(producer, is_open=True)
+    # A new producer has no past: it may send as soon as its opening is durable, even while the channel is being replayed (A6).
+    opening = manager.append(command.OpenProducer(producer, session.id, message.is_durable, client=session.client, user=user))
+
+    def opened(done: asyncio.Future[Receipt]) -> None:
+        ended()
+        problem = done.exception() if not done.cancelled() else None
+        if isinstance(problem, HoldfastError):
+            request.failed(problem)
+        elif not done.cancelled():
+            request.answered({"producer": producer, "last_sequence": 0, "receipts": []})
+
+    opening.add_done_callback(opened)
+
+
+def _begin_producer(request: Request, message: frame.OpenProducer, producer: str) -> Ended:
+    """Keep a place for a producer in the session; return what to call when it is opened, or refused."""
+    request.session.open_producer(producer, is_open=False)
+    try:
+        return request.manager.allowances.begin_producer(request.session.id, message)
+    except HoldfastError:
+        request.session.drop_unopened(producer)
+        raise
+
+
+def _open_known_producer(request: Request, message: frame.OpenProducer, user: str) -> None:
+    """Open a producer that may exist. Its owner is known when this is applied: nothing is sent under it before."""
+    manager, session, producer = request.manager, request.session, message.producer
+    ended = _begin_producer(request, message, producer)
+
+    def opened(value: Any) -> None:
+        ended()
+        session.open_producer(producer, is_open=True)
+        request.answered(value)
+
+    def refused(problem: HoldfastError) -> None:
+        ended()
+        session.drop_unopened(producer)
+        request.failed(problem)
+
+    token = manager.next_token(opened, refused)
+    whose = (producer, session.id, message.is_durable, manager.subject, token, message.first_sequence)
+    manager.submit(command.OpenProducer(*whose, session.client, user), token)
+
+
+def _forget_producer(request: Request, message: frame.ForgetProducer) -> None:
+    """Forget a producer. One that is not open is answered at once: the request comes again when its answer was lost."""
+    session, producer = request.session, message.producer
+    if not session.producers.get(producer):
+        request.answered(None)
+        return
+
+    def forgotten(value: Any) -> None:
+        session.producers.pop(producer, None)
+        request.answered(value)
+
+    request.submit(lambda origin, token: command.ForgetProducer(producer, origin, token), forgotten)
+
+
+# --- receivers and their verdicts ----------------------------------------------------------------------------------------
+
+
+def _attach(request: Request, message: frame.Attach) -> None:
+    held, ahead = read_ranges(message.held), None if message.ahead is None else read_spans(message.ahead)
+    check_attach(request.session, message)
+    opening = ReceiverOpening(request, message, held, ahead)
+    request.when_known(message.destination, opening.begin)
+
+
+def _settle(request: Request, message: frame.Settle) -> None:
+    if not 0 <= message.delay_ms <= DELAY_MS_MAX:
+        raise ProtocolError(f"a delay of {message.delay_ms} ms is not possible; give one up to {DELAY_MS_MAX}")
+    if not (0 <= message.number <= SEQUENCE_MAX and 0 <= message.events <= SEQUENCE_MAX):
+        raise ProtocolError(f"no receiver has given verdict {message.number} on {message.events} events; its client is broken")
+    manager, session = request.manager, request.session
+    place = session.receiver(message.receiver)
+    ranges = read_ranges(message.ranges)
+    where = (place.destination, place.subscription, session.id, ranges.to_bytes())
+    which = (message.receiver, message.number, message.events)
+    _note_handed(request, message.receiver, message.handed, ranges)
+
+    def make(origin: str, token: int) -> command.Command:
+        if message.verdict == "confirm":
+            return command.Confirm(*where, message.delivered_up_to, origin, token, 0, which)
+        if message.verdict == "release":
+            not_before = manager.now_ms() + message.delay_ms if message.delay_ms > 0 else 0
+            told = (message.wait, command.OFTEN_MS, message.reason[: command.RELEASE_REASON_LENGTH_MAX])
+            return command.Release(*where, not_before, message.is_counted, origin, token, manager.now_ms(), which, *told)
+        return command.Reject(*where, message.reason, origin, token, manager.now_ms(), message.code, which)
+
+    request.submit(make)
+
+
+def _note_handed(request: Request, receiver: int, handed: int, ranges: Ranges) -> None:
+    """Tell how far a receiver has handed events to its program. A client that does not say has handed those it decided on."""
+    reached = handed or (ranges.last if ranges else 0)
+    if reached:
+        request.manager.hand_over_to_messages(HandedOn(request.session.id, receiver, reached))
+
+
+def _detach_receiver(request: Request, message: frame.DetachReceiver) -> None:
+    manager, session, receiver = request.manager, request.session, message.receiver
+    place, now = session.receiver(receiver), manager.now_ms()
+    session.receivers.pop(receiver)
+    request.submit(lambda origin, token: command.Detach(session.id, receiver, now, 0, origin, token))
+    manager.drop_own_subscription(place)
+
+
+# --- assemblies and the end ----------------------------------------------------------------------------------------------
+
+
+def _commit(request: Request, message: frame.Commit) -> None:
+    for each in message.settled:
+        _note_handed(request, each.receiver, each.handed, read_ranges(each.ranges))
+    session, now = request.session, request.manager.now_ms()
+    # A receiver that is gone is left to the machine: if this was committed before, its answer is the same.
+    settled = [
+        command.Settled(*session.receivers.get(each.receiver, ("", "")), each.ranges, each.delivered_up_to)
+        for each in message.settled
+    ]
+    what = (session.id, message.assembly, message.parts, settled, session.client)
+    request.submit(lambda origin, token: command.Commit(*what, origin, token, now))
+
+
+def _abandon(request: Request, message: frame.Abandon) -> None:
+    session = request.session
+    request.submit(lambda origin, token: command.Abandon(session.id, message.assembly, 0, origin, token))
+
+
+def _publish(request: Request, message: frame.Publish) -> None:
+    make, payload = assembly_requests.publish(request.session, message, request.manager.now_ms())
+    request.submit(make, payload=payload)
+
+
+def _close_session(request: Request, message: frame.CloseSession) -> None:
+    manager, session, now = request.manager, request.session, request.manager.now_ms()
+    session.is_closing = True
+
+    def gone(value: Any) -> None:
+        request.answered(value)
+        manager.forget_session(session)
+
+    request.submit(lambda origin, token: command.Detach(session.id, 0, now, 0, origin, token), gone)
+
+
+_ANSWERS: dict[type[frame.Message], Callable[[Request, Any], None]] = {
+    frame.OpenProducer: _open_producer,
+    frame.ForgetProducer: _forget_producer,
+    frame.Attach: _attach,
+    frame.Settle: _settle,
+    frame.DetachReceiver: _detach_receiver,
+    frame.CloseSession: _close_session,
+    frame.Manage: manage,
+    frame.Commit: _commit,
+    frame.Abandon: _abandon,
+    frame.Publish: _publish,
+}
+
+
+# --- what a frame says, checked ------------------------------------------------------------------------------------------
+
+
+def check_number(sequence: int) -> None:
+    """ProtocolError for the number of a batch after which there is no next one."""
+    if sequence > SEQUENCE_MAX:
+        raise ProtocolError(f"no producer has sent {sequence} batches; its client is broken", sequence=str(sequence))
+
+
+def read_ranges(data: bytes) -> Ranges:
+    try:
+        return Ranges.from_bytes(data)
+    except ValueError as problem:
+        raise ProtocolError(f"ranges that cannot be read: {problem}") from problem
+
+
+def read_spans(data: bytes) -> list[tuple[int, int]]:
+    """Pairs of positions, in an order of their own."""
+    if len(data) % 16:
+        raise ProtocolError("what is ahead of a program is said in pairs of positions; its client is broken")
+    ends = iter(array("Q", data))
+    return list(zip(ends, ends, strict=True))

@@ -1,0 +1,88 @@
+"""Commands about events that can no longer be delivered, and about sessions and receivers that did not come back.
+
+    events   ──▶ `Dead`: they go to the dead queue, with the reason
+    session  ──▶ `Release` of what its programs were handed, then `Detach`: all that it holds goes to others, the rest uncounted
+    receiver ──▶ `Detach`
+
+Each is a command, and so counts when it is applied, here and at a backup. A command that finds no room is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from holdfast.channel.channel import Channel, Purpose, Receipt
+from holdfast.destination import command, effect
+from holdfast.destination.delivery.delivery import Delivery
+from holdfast.destination.effect import Holder
+from holdfast.errors import OutcomeUnknown, Unavailable
+from holdfast.event.position import Ranges
+from holdfast.node.clock import Clock
+
+log = logging.getLogger("holdfast.deliverer")
+
+BacklogKey = effect.BacklogKey
+
+# A command that finds no room is tried again after this.
+AGAIN_MS = 1_000
+
+
+class DeadAndDetach:
+    def __init__(self, channel: Channel, clock: Clock, find: Callable[[BacklogKey], Delivery | None]) -> None:
+        """`find` gives the running delivery of a backlog."""
+        self.epoch = 0  # that of the own claim, once it is applied
+        self._channel = channel
+        self._clock = clock
+        self._find = find
+
+    async def bury(self, key: BacklogKey, ranges: Ranges, reason: str, code: str) -> None:
+        """Send these events to the dead queue; those that find no room there wait again."""
+        if not ranges:
+            return
+        for part in ranges.portions(command.RANGES_MAX):
+            dead = command.Dead(self.epoch, *key, part.to_bytes(), reason, code, self._clock.now_ms())
+            try:
+                await self._channel.append(command.encode(dead), Purpose.UPKEEP)
+            except (Unavailable, OutcomeUnknown) as problem:
+                log.error("events of %s cannot be buried yet: %s", key, problem)
+                delivery = self._find(key)
+                if delivery is not None:
+                    delivery.returned(part, self._clock.now_ms() + AGAIN_MS)
+
+    async def note_in_hand(self, key: BacklogKey, holder: Holder, ranges: Ranges) -> None:
+        """Return when it is durable that these are handed to a receiver's program. Unavailable or OutcomeUnknown when not."""
+        noted = command.InHand(self.epoch, key, holder, ranges.to_bytes())
+        await self._channel.append(command.encode(noted), Purpose.UPKEEP)
+
+    def detach_session(self, session: str, seen: Iterable[tuple[BacklogKey, Ranges]]) -> None:
+        """Detach a session that did not come back. The events its programs were handed (`seen`) count as delivered (rule 5)."""
+        for key, ranges in seen:
+            for part in ranges.portions(command.RANGES_MAX):
+                self._issue(
+                    command.Release(*key, session, part.to_bytes(), at_ms=self._clock.now_ms(), often_ms=command.OFTEN_MS)
+                )
+        self._detach(session, 0)
+
+    def detach_receiver(self, holder: Holder) -> None:
+        """Detach a receiver that did not come back, although its session did."""
+        self._detach(*holder)
+
+    def _detach(self, session: str, receiver: int) -> None:
+        """Others get what it holds (rule 4); until it is detached, nobody does. So it is tried again where there was no room, but
+        nothing is released a second time: another event would be next by then, and would be counted."""
+
+        def tried(done: asyncio.Future[Receipt]) -> None:
+            problem = None if done.cancelled() else done.exception()
+            if isinstance(problem, Unavailable | OutcomeUnknown):
+                what = f"receiver {receiver} of session {session}" if receiver else f"session {session}"
+                log.error("%s cannot be detached yet: %s", what, problem)
+                self._clock.call_later(AGAIN_MS, lambda: self._detach(session, receiver))
+
+        self._issue(command.Detach(session, receiver, self._clock.now_ms(), self.epoch)).add_done_callback(tried)
+
+    def _issue(self, issued: command.Command) -> asyncio.Future[Receipt]:
+        future = self._channel.append(command.encode(issued), Purpose.UPKEEP)
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return future

@@ -1,0 +1,1 @@
+"""Login: whose a link is, and what that user may do."""

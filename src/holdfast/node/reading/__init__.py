@@ -1,0 +1,1 @@
+"""Reading back from the channel: heads, slices, pages, and how far a subscription reaches."""

@@ -1,0 +1,1 @@
+"""The worker: handlers for queues and topics, with retries, time limits, transactions and an orderly end."""

@@ -1,0 +1,149 @@
+"""Several processes of one worker: started, started again when one dies, and ended together.
+
+    holdfast work orders:worker --processes 4        this process ─▶ 4 × holdfast work orders:worker
+
+A process that died is started again after a pause, which doubles while it goes on dying. SIGTERM and Ctrl-C end all of them in
+good order; a second one ends them at once. With `reload`, all are started again when a Python file below this folder changes. A
+child whose parent was killed ends itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+
+log = logging.getLogger("holdfast.worker")
+
+LOOK_S = 0.2
+PAUSE_FIRST_S = 1.0
+PAUSE_LONGEST_S = 30.0
+# A process that has lived so long was well: the next one is started at once.
+WELL_AFTER_S = 60.0
+PARENT_VARIABLE = "HOLDFAST_WORK_PARENT"
+# Folders in which nobody writes programs.
+PASSED_OVER = {"__pycache__", "node_modules", "site-packages", "venv"}
+
+
+class Child:
+    """One process of the worker, in its lives."""
+
+    def __init__(self, command: Sequence[str], number: int) -> None:
+        self._command = command
+        self._number = number
+        self._pause_s = PAUSE_FIRST_S
+        self._begun = 0.0
+        self._not_before = 0.0
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self._begun = time.monotonic()
+        self.process = subprocess.Popen(self._command, env={**os.environ, PARENT_VARIABLE: str(os.getpid())})
+        log.info("worker process %d runs as %d", self._number, self.process.pid)
+
+    def look(self) -> None:
+        """Start it again if it has died, after its pause."""
+        now = time.monotonic()
+        if self.process is None:
+            if now >= self._not_before:
+                self.start()
+            return
+        code = self.process.poll()
+        if code is None:
+            return
+        self._pause_s = PAUSE_FIRST_S if now - self._begun > WELL_AFTER_S else min(2 * self._pause_s, PAUSE_LONGEST_S)
+        log.error("worker process %d ended with %d; it is started again in %g s", self._number, code, self._pause_s)
+        self.process, self._not_before = None, now + self._pause_s
+
+    def tell(self, number: signal.Signals) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(number)
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+
+class Processes:
+    def __init__(self, command: Sequence[str], count: int, reload_below: Path | None = None) -> None:
+        self._children = [Child(command, number) for number in range(1, count + 1)]
+        self._reload_below = reload_below
+        self._told = 0
+        self._stamps: dict[Path, float] = {}
+
+    def run(self) -> None:
+        """Keep all of them running until SIGTERM or SIGINT; return when all have ended."""
+        before = {number: signal.signal(number, self._tell) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            self._stamps = dict(self._files())
+            for child in self._children:
+                child.start()
+            while not self._told:
+                time.sleep(LOOK_S)
+                if self._has_changed():
+                    self._restart()
+                for child in self._children:
+                    child.look()
+            self._end()
+        finally:
+            for child in self._children:
+                child.tell(signal.SIGKILL)
+            for number, action in before.items():
+                signal.signal(number, action)
+
+    def _tell(self, number: int, frame: FrameType | None) -> None:
+        self._told += 1
+
+    def _end(self) -> None:
+        """Tell all to stop, and wait for them; a second signal kills those that are left."""
+        for child in self._children:
+            child.tell(signal.SIGTERM)
+        while any(child.is_running for child in self._children) and self._told < 2:
+            time.sleep(LOOK_S / 4)
+
+    def _restart(self) -> None:
+        log.info("a file has changed: the worker is started again")
+        self._end()
+        for child in self._children:
+            if not self._told:
+                child.start()
+
+    def _has_changed(self) -> bool:
+        if self._reload_below is None:
+            return False
+        stamps = dict(self._files())
+        is_new, self._stamps = stamps != self._stamps, stamps
+        return is_new
+
+    def _files(self) -> Iterator[tuple[Path, float]]:
+        if self._reload_below is None:
+            return
+        for folder, names, files in os.walk(self._reload_below):
+            names[:] = [name for name in names if not name.startswith(".") and name not in PASSED_OVER]
+            for name in files:
+                path = Path(folder, name)
+                if path.suffix == ".py":
+                    try:
+                        yield path, path.stat().st_mtime
+                    except OSError:
+                        continue  # gone meanwhile
+
+
+def end_with_parent() -> None:
+    """End this process in good order when its parent is gone, where a parent of several processes started it."""
+    parent = os.environ.pop(PARENT_VARIABLE, "")
+    if not parent:
+        return
+
+    def watch() -> None:
+        while os.getppid() == int(parent):
+            time.sleep(1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="holdfast-parent", daemon=True).start()
