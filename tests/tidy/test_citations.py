@@ -10,8 +10,9 @@ PLACES = sorted(path for folder in ("src", "tests", "examples", "docs") for path
 DOCUMENTS = sorted([*TOP.glob("*.md"), *TOP.glob("docs/**/*.md")])
 
 NUMBERS = r"(\d+(?:, \d+)*(?:,? and \d+)?)"
-RULE = re.compile(rf"(?<!channel )(?<!the )\brules? {NUMBERS}(?! of `channel`)")
+RULE = re.compile(rf"(?<!channel )(?<!continuity )(?<!the )\brules? {NUMBERS}(?! of `channel`)")
 CHANNEL_RULE = re.compile(rf"\bchannel rules? {NUMBERS}")
+CONTINUITY_RULE = re.compile(rf"\bcontinuity rules? {NUMBERS}")
 REQUIREMENT = re.compile(r"(?<![\w#`.\"'/-])([A-E])(\d{1,2})(?![\w`\"'/(=-])")
 IN_A_TEST_NAME = re.compile(r"def test_\w*?((?:_[a-e]\d{1,2})+)\(")
 PROMISE = re.compile(r"(?<![\w`])P(\d{1,2})(?!\w)")
@@ -43,6 +44,14 @@ def test_every_rule_of_a_channel_that_is_cited_is_in_its_docstring() -> None:
 
     assert rules == set(range(1, 9))
     assert _unresolved(CHANNEL_RULE, rules) == []
+
+
+def test_every_rule_of_continuity_that_is_cited_is_in_its_record() -> None:
+    text = (TOP / "docs" / "adr" / "0017-continuity.md").read_text().partition("## The rules")[2]
+    rules = set(_numbers(" ".join(re.findall(r"^(\d+)\. ", text, re.MULTILINE))))
+
+    assert rules == set(range(1, 20))
+    assert _unresolved(CONTINUITY_RULE, rules) == []
 
 
 def _requirements() -> set[str]:

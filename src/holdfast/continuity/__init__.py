@@ -1,0 +1,1 @@
+"""Continuity: several servers process every request, the first answer wins, and a server that fell behind catches up."""

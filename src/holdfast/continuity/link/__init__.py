@@ -1,0 +1,1 @@
+"""The answer link: how listeners answer engines, beside the journal."""

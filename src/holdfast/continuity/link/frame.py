@@ -1,0 +1,145 @@
+"""Frames of the answer link, between a listener, which dials, and an engine.
+
+    ┌──────────────┬──────────────┬──────────────────────────────┐
+    │ length  u32  │ crc-32c u32  │ msgpack: a tagged array       │   length counts the message alone; big-endian
+    └──────────────┴──────────────┴──────────────────────────────┘
+
+    listener ──▶ engine     Hello, Answered, State, Seen
+    engine ──▶ listener     Welcome, Read, Resume, Roll, Goodbye
+
+A listener dials only engines that are registered in the topic, and goes on only if the start id in `Welcome` is the one that is
+registered: no bodies go to a port that another program has taken (continuity rule 17). An engine goes on only with listeners of
+its domain.
+Memory: a frame is at most FRAME_MAX; a peer that sends a larger one, or a wrong check sum, loses its link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import crc32c
+import msgspec
+
+from holdfast.continuity.answer import Part
+from holdfast.continuity.request import Content
+from holdfast.errors import ProtocolError
+
+VERSION = 1
+FRAME_MAX = 4 << 20
+HEAD_BYTES = 8
+
+ServerState = Literal["joining", "current", "behind", "in doubt", "rebuilding", "unknown", "drained", "removed"]
+Role = Literal["server", "shadow"]
+
+
+class _Message(msgspec.Struct, array_like=True, frozen=True, tag=True):
+    pass
+
+
+class Hello(_Message, frozen=True, tag=1):
+    """A listener introduces itself."""
+
+    version: int
+    domain: str
+    server: str
+    site: str
+    role: Role
+    store: str  # the id of its store: two listeners of one name are told apart
+
+
+class Welcome(_Message, frozen=True, tag=2):
+    engine: str
+    start: str
+
+
+class Goodbye(_Message, frozen=True, tag=3):
+    """The link ends, and why."""
+
+    reason: str
+
+
+class Answered(_Message, frozen=True, tag=4):
+    part: Part
+
+
+class State(_Message, frozen=True, tag=5):
+    """How far a listener is; said when it changes, and every HEARTBEAT_SECONDS."""
+
+    state: ServerState
+    finished: int  # the place up to which everything is finished
+    received: int  # the newest place it has heard of
+    membership: int  # the number of the membership it knows
+    members: bytes = b""  # the membership itself, encoded, when the engine may not know it
+    in_doubt: int = 0
+    keys: int = 0
+
+
+class Seen(_Message, frozen=True, tag=6):
+    """A session was queued here, durably (C3)."""
+
+    session: str
+
+
+class Read(_Message, frozen=True, tag=7):
+    """A request that is not in the topic: answered if the listener has finished `place` (continuity rule 10), else declined."""
+
+    number: str
+    content: Content
+    place: int
+    membership: int
+
+
+class Resume(_Message, frozen=True, tag=8):
+    """Send the answer of a transaction again, from this byte of its body on."""
+
+    transaction: str
+    offset: int
+
+
+class Roll(_Message, frozen=True, tag=9):
+    """Say your `State` now, with the members."""
+
+
+Message = Hello | Welcome | Goodbye | Answered | State | Seen | Read | Resume | Roll
+HEARTBEAT_SECONDS = 0.2
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Message)
+
+
+def encode(message: Message) -> bytes:
+    body = _encoder.encode(message)
+    if len(body) > FRAME_MAX:
+        raise ProtocolError(f"a frame of {len(body):,} bytes is over the limit of {FRAME_MAX:,}; send the body in parts")
+    return len(body).to_bytes(4, "big") + crc32c.crc32c(body).to_bytes(4, "big") + body
+
+
+class Frames:
+    """Turns bytes, as they come, into messages. ProtocolError for anything else; nothing after it is read."""
+
+    def __init__(self, frame_max: int = FRAME_MAX) -> None:
+        self._buffer = bytearray()
+        self._frame_max = frame_max
+
+    def feed(self, data: bytes) -> Iterator[Message]:
+        self._buffer += data
+        begin = 0
+        view = self._buffer
+        while len(view) - begin >= HEAD_BYTES:
+            length = int.from_bytes(view[begin : begin + 4], "big")
+            if length > self._frame_max:
+                raise ProtocolError(f"a frame of {length:,} bytes is over the limit of {self._frame_max:,}")
+            end = begin + HEAD_BYTES + length
+            if len(view) < end:
+                break
+            body = bytes(view[begin + HEAD_BYTES : end])
+            if crc32c.crc32c(body) != int.from_bytes(view[begin + 4 : begin + 8], "big"):
+                raise ProtocolError("the check sum of a frame is wrong")
+            begin = end
+            try:
+                message = _decoder.decode(body)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+                raise ProtocolError(f"a frame cannot be read: {problem}") from problem
+            yield message
+        del self._buffer[:begin]
