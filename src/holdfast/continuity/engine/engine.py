@@ -26,6 +26,7 @@ from holdfast.client.client import Client, connect
 from holdfast.continuity import register, request, roll_call
 from holdfast.continuity.answer import Answer, Part
 from holdfast.continuity.domain import Domain
+from holdfast.continuity.engine.disagreements import DISAGREEMENT, Disagreements
 from holdfast.continuity.engine.given_answers import GivenAnswers
 from holdfast.continuity.engine.refusal import NotAnswered, NotTaken
 from holdfast.continuity.engine.servers import Servers
@@ -34,7 +35,7 @@ from holdfast.continuity.engine.under_way import Transaction, UnderWay
 from holdfast.continuity.link.answer_server import AnswerServer, ListenerLink
 from holdfast.continuity.link.frame import Answered, Message, Seen, State
 from holdfast.continuity.link.frame import Resume as ResumeFrame
-from holdfast.continuity.machines.gathering import Decided, Gathering, Resume
+from holdfast.continuity.machines.gathering import Decided, End, Gathering, Resume
 from holdfast.continuity.request import BODY_MAX, Content, Headers, Request
 from holdfast.errors import HoldfastError, OutcomeUnknown
 
@@ -75,8 +76,9 @@ class Engine:
         self._loop_time = time.monotonic
         self.servers = Servers(self._loop_time)
         self._sessions = Sessions()
-        self._under_way = UnderWay(self._loop_time, self._resume, self._decide)
+        self._under_way = UnderWay(self._loop_time, self._resume, self._end, self._decide)
         self._given = GivenAnswers(self._publish_given)
+        self._disagreements = Disagreements(self._publish_disagreement)
         self._numbers = 0
         self._tasks: list[asyncio.Task[None]] = []
         self.figures: dict[str, int] = {"requests": 0, "answered": 0, "refused": 0, "not_answered": 0, "disagreements": 0}
@@ -106,6 +108,7 @@ class Engine:
             raise
         self._tasks = [
             asyncio.create_task(self._given.publish_for_ever()),
+            asyncio.create_task(self._disagreements.publish_for_ever()),
             asyncio.create_task(self._receive_replies()),
             asyncio.create_task(self._check_servers()),
             asyncio.create_task(roll_call.answer_for_ever(self.client, self.domain.name, self.description)),
@@ -153,16 +156,16 @@ class Engine:
         expected = self._expected()
         now = self._loop_time()
         domain = self.domain
-        gathering = Gathering(asked.transaction, [each.name for each in expected], domain.answer, domain.error_wait, now)
-        transaction = Transaction(gathering, asked.key)
+        gathering = Gathering(
+            asked.transaction, expected, domain.answer, domain.error_wait, now, answer_timeout=domain.answer_timeout,
+            shadows=self.servers.shadows(),
+        )  # fmt: skip
+        transaction = Transaction(asked.transaction, gathering, asked.key)
         self._under_way.begin(asked.transaction, transaction)
-        deadline = asyncio.get_running_loop().time() + domain.answer_timeout
         try:
             await self._send(asked)
-            await transaction.answered(deadline)
-        except TimeoutError:
-            raise self._not_answered(asked, 504, "no server answered in time") from None
-        except NotTaken:
+            await transaction.answered()
+        except BaseException:
             self._under_way.leave(asked.transaction)
             raise
         if transaction.error is not None:
@@ -174,7 +177,7 @@ class Engine:
         """The answer of this transaction was handed on, or its client has left."""
         self._under_way.leave(number)
 
-    def _expected(self) -> list[Any]:
+    def _expected(self) -> list[str]:
         """The servers that are expected to answer. NotTaken if they are too few, or too many requests are under way."""
         current = self.servers.current()
         if len(current) < self.domain.servers_min:
@@ -183,7 +186,7 @@ class Engine:
         if len(self._under_way) >= self.domain.requests_max:
             self.figures["refused"] += 1
             raise NotTaken(f"{self.domain.requests_max} requests are under way; nothing was sent, repeat it later", retry_after=1)
-        return current
+        return [server.name for server in current]
 
     def _make(
         self, method: str, target: str, headers: Headers, body: bytes, session: str, key: str, number: str
@@ -222,7 +225,7 @@ class Engine:
                 raise NotTaken(f"the request was not appended: {problem}", retry_after=1) from problem
 
     async def _open_session(self, name: str) -> None:
-        """Before the first request of a session, two listeners have it in their durable queues; fewer if fewer are current (C3)."""
+        """Before the first request of a session, two listeners, or all that are current, have it durably (C3)."""
         session = self._sessions.get(name) if name else None
         if session is None or session.is_open:
             return
@@ -251,6 +254,7 @@ class Engine:
 
     def came(self, link: ListenerLink) -> None:
         server = self.servers.enter(link)
+        self._under_way.find(server.name)
         log.info("the listener of %s, site %s, is linked", server.name, server.site or "-")
 
     def heard(self, link: ListenerLink, message: Message) -> None:
@@ -260,7 +264,7 @@ class Engine:
         elif isinstance(message, State):
             server = self.servers.hear(link, message)
             if server is not None:
-                self._under_way.lose(server.name)
+                self._under_way.lose(server.name, "removed")
         elif isinstance(message, Seen):
             self._sessions.seen(message.session)
 
@@ -268,7 +272,7 @@ class Engine:
         server = self.servers.leave(link)
         if server is not None:
             log.info("the link of %s is gone", server.name)
-            self._under_way.lose(server.name)
+            self._under_way.lose(server.name, "link lost")
 
     def _take(self, server: str, part: Part) -> None:
         transaction = self._under_way.get(part.transaction)
@@ -296,16 +300,29 @@ class Engine:
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             for server in self.servers.silent():
-                self._under_way.lose(server.name)
+                self._under_way.lose(server.name, "link lost")
 
     # --- comparison and records --------------------------------------------------------------------------------------
 
+    def _end(self, transaction: Transaction, end: End) -> None:
+        """An answer was given: a retry gets the same (continuity rule 4)."""
+        if end.server and transaction.begin is not None and not transaction.begin.replayed:
+            self._given.add(transaction.key, end.server, end.comparison)
+
     def _decide(self, transaction: Transaction, decided: Decided) -> None:
-        if transaction.begin is not None and not transaction.begin.replayed:
-            self._given.add(transaction.key, transaction.begin.server, transaction.gathering.given_digest)
+        """All servers have answered, or had the time to."""
+        if decided.named or "wrong" in decided.kinds.values():
+            self.figures["disagreements"] += 1
+            self._disagreements.add(transaction, decided)
 
     async def _publish_given(self, given: Iterable[tuple[str, str, str]]) -> None:
         await self._topic.send({"given": list(given)}, type=request.GIVEN)
+
+    async def _publish_disagreement(self, told: dict[str, Any]) -> None:
+        """Tell people and pipelines first; then the membership, which may remove a server."""
+        await self.client.topic(self.domain.disagreements).send(told, type=DISAGREEMENT)
+        change = {"kind": "disagreement", "digests": told["digests"], "transaction": told["transaction"]}
+        await self._topic.send(change, type=request.MEMBER)
 
     def description(self) -> dict[str, Any]:
         """The answer to a roll call."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import io
 import threading
-from collections.abc import AsyncIterator, Mapping
+from email.message import Message
 from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.continuity.answer import HOP_BY_HOP, Answer
@@ -54,7 +54,7 @@ class HttpxTransport:
             return httpx.Response(503, headers={"retry-after": str(problem.retry_after)}, text=problem.sentence)
         except NotAnswered as problem:
             return httpx.Response(problem.status, headers=_told(problem), text=problem.sentence)
-        return httpx.Response(answer.head.status, headers=_passed(answer), stream=_Whole(answer.body))
+        return httpx.Response(answer.head.status, headers=_passed(answer), content=answer.body)
 
     async def aclose(self) -> None:
         """Do nothing: the engine belongs to the program."""
@@ -64,19 +64,6 @@ class HttpxTransport:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
-
-
-class _Whole:
-    """A body that is all there, in the form httpx takes."""
-
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        yield self._body
-
-    async def aclose(self) -> None:
-        pass
 
 
 class RequestsAdapter:
@@ -102,7 +89,7 @@ class RequestsAdapter:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_ADAPTER_SECONDS)
 
     def send(self, request: requests.PreparedRequest, *_: object, **__: object) -> requests.Response:
-        """Carry a request out, as `requests` asks an adapter to. Its options (time-out, proxies, certificates) are the engine's."""
+        """Carry a request out, as `requests` asks an adapter to. Time-outs, proxies and certificates are the engine's."""
         assert request.method is not None
         headers = [(name.lower().encode(), _bytes(value)) for name, value in request.headers.items()]
         body = _body_of(request.body)
@@ -110,7 +97,7 @@ class RequestsAdapter:
             answer = self._run(_ask(self._engine, request.method, request.path_url, headers, body, self._session))
             return _response(request, answer.head.status, _passed(answer), answer.body)
         except NotTaken as problem:
-            return _response(request, 503, {"retry-after": str(problem.retry_after)}, problem.sentence.encode())
+            return _response(request, 503, [("retry-after", str(problem.retry_after))], problem.sentence.encode())
         except NotAnswered as problem:
             return _response(request, problem.status, _told(problem), problem.sentence.encode())
 
@@ -138,14 +125,15 @@ async def _ask(engine: Engine, method: str, target: str, headers: Headers, body:
     return await engine.request(method, target, asked, body, session=session, key=key)
 
 
-def _passed(answer: Answer) -> dict[str, str]:
-    headers = [(name, value) for name, value in answer.head.headers if name not in HOP_BY_HOP]
-    replayed = {"holdfast-replayed": "true"} if answer.outcome == "replayed" else {}
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in headers} | replayed
+def _passed(answer: Answer) -> list[tuple[str, str]]:
+    headers = [each for each in answer.head.headers if each[0] not in HOP_BY_HOP]
+    if answer.outcome == "replayed":
+        headers.append((b"holdfast-replayed", b"true"))
+    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
 
 
-def _told(problem: NotAnswered) -> dict[str, str]:
-    return {"holdfast-transaction": problem.transaction, "holdfast-key": problem.key}
+def _told(problem: NotAnswered) -> list[tuple[str, str]]:
+    return [("holdfast-transaction", problem.transaction), ("holdfast-key", problem.key)]
 
 
 def _bytes(value: str | bytes) -> bytes:
@@ -160,15 +148,31 @@ def _body_of(body: Any) -> bytes:
     return body if isinstance(body, bytes) else b"".join(body) if not hasattr(body, "read") else bytes(body.read())
 
 
-def _response(request: requests.PreparedRequest, status: int, headers: Mapping[str, str], body: bytes) -> requests.Response:
-    import requests
-    from requests.structures import CaseInsensitiveDict
+def _response(
+    request: requests.PreparedRequest, status: int, headers: list[tuple[str, str]], body: bytes
+) -> requests.Response:  # fmt: skip
+    """A response in the form of `requests`, cookies included."""
+    import urllib3
+    from requests.adapters import HTTPAdapter
 
-    made = requests.Response()
-    made.status_code = status
-    made.headers = CaseInsensitiveDict(headers)
-    made.raw = io.BytesIO(body)
-    made.url = request.url or ""
-    made.request = request
-    made.encoding = requests.utils.get_encoding_from_headers(made.headers)
-    return made
+    told = Message()
+    for name, value in headers:
+        told[name] = value
+    original: Any = _Original(told)
+    raw = urllib3.HTTPResponse(
+        io.BytesIO(body), urllib3.HTTPHeaderDict(headers), status, preload_content=False, original_response=original
+    )
+    return HTTPAdapter().build_response(request, raw)
+
+
+class _Original:
+    """The response below a response, of which `requests` reads the cookies."""
+
+    def __init__(self, msg: Message) -> None:
+        self.msg = msg
+
+    def isclosed(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        pass

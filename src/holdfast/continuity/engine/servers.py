@@ -81,6 +81,10 @@ class Servers:
         now = self._clock()
         return [server for server in self._servers.values() if server.is_current(now)]
 
+    def shadows(self) -> list[str]:
+        """Servers that get everything and never answer (17)."""
+        return [server.name for server in self._servers.values() if server.role == "shadow" and server.state.state == "current"]
+
     def silent(self) -> list[Server]:
         """Servers that call themselves current and were not heard for too long."""
         now = self._clock()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import AsyncIterator, Callable
+from typing import Literal
 
 from holdfast.continuity.answer import Answer, Head
 from holdfast.continuity.machines.gathering import Begin, Chunk, Cut, Decided, End, Error, Gathering, Out, Resume
@@ -28,7 +29,8 @@ class AnswerCut(Exception):
 class Transaction:
     """One request, as the engine follows it."""
 
-    def __init__(self, gathering: Gathering, key: str) -> None:
+    def __init__(self, number: str, gathering: Gathering, key: str) -> None:
+        self.number = number
         self.gathering = gathering
         self.key = key
         self.begin: Begin | None = None
@@ -67,16 +69,14 @@ class Transaction:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def _more(self, deadline: float | None) -> None:
-        loop = asyncio.get_running_loop()
-        self._waiter = loop.create_future()
-        async with asyncio.timeout_at(deadline):
-            await self._waiter
+    async def _more(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        await self._waiter
 
-    async def answered(self, deadline: float) -> None:
-        """Wait for the head of an answer, or an error. TimeoutError at the deadline, by the loop's clock."""
+    async def answered(self) -> None:
+        """Wait for the head of an answer, or an error: the gathering says one of them in time."""
         while not self.is_answered:
-            await self._more(deadline)
+            await self._more()
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body in pieces. AnswerCut when the rest cannot be had."""
@@ -89,7 +89,7 @@ class Transaction:
                 raise AnswerCut(self._cut)
             if self._is_ended:
                 return
-            await self._more(None)
+            await self._more()
 
     async def whole(self) -> Answer:
         """The whole answer."""
@@ -108,11 +108,13 @@ class UnderWay:
         self,
         clock: Callable[[], float],
         resume: Callable[[str, Resume], None],
+        ended: Callable[[Transaction, End], None],
         decided: Callable[[Transaction, Decided], None],
     ) -> None:
-        """`resume` asks a server to go on with an answer; `decided` is told which servers answered what."""
+        """`resume` asks a server to go on with an answer; `ended` is told when one is whole, `decided` who answered what."""
         self._clock = clock
         self._resume = resume
+        self._ended = ended
         self._decided = decided
         self._transactions: dict[str, Transaction] = {}
         self._compared: dict[str, None] = {}
@@ -141,13 +143,20 @@ class UnderWay:
                 self._decided(transaction, out)
             else:
                 transaction.take(out)
+                if isinstance(out, End):
+                    self._ended(transaction, out)
         if number in self._transactions:
             self._look_at_time(number, transaction)
 
-    def lose(self, server: str) -> None:
-        """A server is not expected to answer any more."""
+    def lose(self, server: str, kind: Literal["link lost", "removed"]) -> None:
+        """The link of a server is lost, or it is not current any more."""
         for number, transaction in list(self._transactions.items()):
-            self.act(number, transaction.gathering.lost(server, self._clock()))
+            self.act(number, transaction.gathering.lost(server, self._clock(), kind))
+
+    def find(self, server: str) -> None:
+        """The link of a server is there again."""
+        for number, transaction in list(self._transactions.items()):
+            self.act(number, transaction.gathering.back(server, self._clock()))
 
     def leave(self, number: str) -> None:
         """Nobody waits for this one any more. It stays to be compared."""
