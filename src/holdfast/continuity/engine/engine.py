@@ -25,9 +25,10 @@ import msgspec
 from holdfast.client.client import Client, connect
 from holdfast.continuity import register, request, roll_call
 from holdfast.continuity.answer import Answer, Part
-from holdfast.continuity.domain import Domain
+from holdfast.continuity.domain import Domain, Route
 from holdfast.continuity.engine.disagreements import DISAGREEMENT, Disagreements
 from holdfast.continuity.engine.given_answers import GivenAnswers
+from holdfast.continuity.engine.reads import Reads
 from holdfast.continuity.engine.refusal import NotAnswered, NotTaken
 from holdfast.continuity.engine.servers import Servers
 from holdfast.continuity.engine.sessions import Sessions
@@ -36,6 +37,7 @@ from holdfast.continuity.link.answer_server import AnswerServer, ListenerLink
 from holdfast.continuity.link.frame import Answered, Message, Seen, State
 from holdfast.continuity.link.frame import Resume as ResumeFrame
 from holdfast.continuity.machines.gathering import Decided, End, Gathering, Resume
+from holdfast.continuity.machines.routes import match
 from holdfast.continuity.request import BODY_MAX, Content, Headers, Request
 from holdfast.errors import HoldfastError, OutcomeUnknown
 
@@ -81,7 +83,14 @@ class Engine:
         self._disagreements = Disagreements(self._publish_disagreement)
         self._numbers = 0
         self._tasks: list[asyncio.Task[None]] = []
-        self.figures: dict[str, int] = {"requests": 0, "answered": 0, "refused": 0, "not_answered": 0, "disagreements": 0}
+        self.figures: dict[str, int] = {
+            "requests": 0,
+            "reads": 0,
+            "answered": 0,
+            "refused": 0,
+            "not_answered": 0,
+            "disagreements": 0,
+        }
 
     # --- opening and closing -----------------------------------------------------------------------------------------
 
@@ -92,6 +101,7 @@ class Engine:
             self.domain: Domain = await register.read(self.client, self._domain_name)
             self._topic = self.client.topic(self.domain.requests)
             self._credentials = frozenset(name.lower().encode() for name in self.domain.credentials)
+            self._reads = Reads(self.domain, self.start, self.servers, self._under_way, self._loop_time)
             self._server = AnswerServer(self, self.domain.name, self.name, self.start)
             host, port = await self._server.listen(*self._answers, self._tls)
             self._replies = await self.client.temporary_queue()
@@ -152,8 +162,11 @@ class Engine:
         self, method: str, target: str, headers: Headers, body: bytes, *, session: str = "", key: str = "", number: str = ""
     ) -> tuple[Transaction, str]:
         """Send a request and wait for the head of its answer. Say `leave` when the answer was handed on."""
-        asked = self._make(method, target, headers, body, session, key, number)
+        route = match(self.domain.routes, method, target)
+        if route is not None and route.kind == "read":
+            return await self._read(route, Content(method, target, headers, body, time.time_ns() // 1000), session)
         expected = self._expected()
+        asked = self._make(method, target, headers, body, session, key, number)
         now = self._loop_time()
         domain = self.domain
         gathering = Gathering(
@@ -170,8 +183,19 @@ class Engine:
             raise
         if transaction.error is not None:
             raise self._not_answered(asked, transaction.error.status, transaction.error.reason)
-        self._note(transaction)
+        self._note(transaction, session)
         return transaction, asked.transaction
+
+    async def _read(self, route: Route, content: Content, session: str) -> tuple[Transaction, str]:
+        self.figures["reads"] += 1
+        self._expected()
+        place = self._sessions.get(session).place if session else 0
+        transaction = await self._reads.ask(route, content, place, self.servers.current())
+        if transaction.error is not None:
+            self._under_way.leave(transaction.number)
+            raise NotAnswered(transaction.error.status, transaction.error.reason, transaction.number, "")
+        self._note(transaction, session)
+        return transaction, transaction.number
 
     def leave(self, number: str) -> None:
         """The answer of this transaction was handed on, or its client has left."""
@@ -243,9 +267,12 @@ class Engine:
         self._under_way.leave(asked.transaction)
         return NotAnswered(status, reason, asked.transaction, asked.key)
 
-    def _note(self, transaction: Transaction) -> None:
+    def _note(self, transaction: Transaction, session: str) -> None:
         assert transaction.begin is not None
         self.figures["answered"] += 1
+        if session:
+            seen = self._sessions.get(session)
+            seen.place = max(seen.place, transaction.place)
         server = self.servers.get(transaction.begin.server)
         if server is not None:
             server.firsts += 1
@@ -277,7 +304,7 @@ class Engine:
     def _take(self, server: str, part: Part) -> None:
         transaction = self._under_way.get(part.transaction)
         if transaction is not None:
-            transaction.place = max(transaction.place, part.place)
+            transaction.places[server] = part.place
             self._under_way.act(part.transaction, transaction.gathering.part(server, part, self._loop_time()))
 
     def _resume(self, number: str, wanted: Resume) -> None:
@@ -311,7 +338,7 @@ class Engine:
 
     def _decide(self, transaction: Transaction, decided: Decided) -> None:
         """All servers have answered, or had the time to."""
-        if decided.named or "wrong" in decided.kinds.values():
+        if transaction.is_comparable and (decided.named or "wrong" in decided.kinds.values()):
             self.figures["disagreements"] += 1
             self._disagreements.add(transaction, decided)
 

@@ -94,3 +94,8 @@ class Servers:
     def newest_place(self) -> int:
         """The newest place that any listener has heard of."""
         return max((server.state.received for server in self._servers.values()), default=0)
+
+    @property
+    def membership(self) -> int:
+        """The number of the newest membership that any listener knows."""
+        return max((server.state.membership for server in self._servers.values()), default=0)

@@ -29,18 +29,29 @@ class AnswerCut(Exception):
 class Transaction:
     """One request, as the engine follows it."""
 
-    def __init__(self, number: str, gathering: Gathering, key: str) -> None:
+    def __init__(self, number: str, gathering: Gathering, key: str, *, is_read: bool = False) -> None:
         self.number = number
         self.gathering = gathering
         self.key = key
+        self.is_read = is_read
         self.begin: Begin | None = None
         self.error: Error | None = None
-        self.place = 0
+        self.places: dict[str, int] = {}  # where each server was when it answered
         self._chunks: list[bytes] = []
         self._chunks_bytes = 0
         self._is_ended = False
         self._cut: str | None = None
         self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def place(self) -> int:
+        """The place of the request; of a read, the place that the server which answered had reached."""
+        return self.places.get(self.begin.server, 0) if self.begin is not None else 0
+
+    @property
+    def is_comparable(self) -> bool:
+        """All servers answered at the same place (19)."""
+        return len(set(self.places.values())) <= 1
 
     @property
     def is_answered(self) -> bool:
