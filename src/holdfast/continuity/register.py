@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from holdfast.client.client import Client
 from holdfast.continuity.domain import HISTORY, PREFIX, Domain, checked, checked_name, decode, encode
+from holdfast.continuity.request import MEMBER
 from holdfast.errors import DestinationExists, NoSuchDestination, Refused, TimedOut
 
 TYPE = "holdfast.domain.definition"
@@ -83,6 +84,12 @@ async def delete(client: Client, name: str, *, force: bool = False) -> None:
     for each in (domain.disagreements, domain.effects_queue, domain.results):
         await client.delete(each, force=True, missing_ok=True)
     await client.delete(domain.definition, force=True, missing_ok=True)
+
+
+async def change_member(client: Client, name: str, kind: str, server: str) -> None:
+    """Say in the topic that a server is to be drained or rebuilt."""
+    domain = await read(client, name)
+    await client.topic(domain.requests).send({"kind": kind, "server": checked_name(server, "server")}, type=MEMBER)
 
 
 async def _newest(client: Client, queue: str) -> Domain | None:

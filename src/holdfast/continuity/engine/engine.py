@@ -81,6 +81,7 @@ class Engine:
         self._under_way = UnderWay(self._loop_time, self._resume, self._end, self._decide)
         self._given = GivenAnswers(self._publish_given)
         self._disagreements = Disagreements(self._publish_disagreement)
+        self._heard = asyncio.Event()
         self._numbers = 0
         self._tasks: list[asyncio.Task[None]] = []
         self.figures: dict[str, int] = {
@@ -145,6 +146,13 @@ class Engine:
     def is_ready(self) -> bool:
         """Enough servers are current for a request to be taken."""
         return len(self.servers.current()) >= self.domain.servers_min
+
+    async def until_ready(self, timeout: float) -> None:
+        """Wait until enough servers are current. TimeoutError when that takes longer."""
+        async with asyncio.timeout(timeout):
+            while not self.is_ready:
+                self._heard.clear()
+                await self._heard.wait()
 
     # --- a request ---------------------------------------------------------------------------------------------------
 
@@ -290,6 +298,7 @@ class Engine:
             self._take(link.hello.server, message.part)
         elif isinstance(message, State):
             server = self.servers.hear(link, message)
+            self._heard.set()
             if server is not None:
                 self._under_way.lose(server.name, "removed")
         elif isinstance(message, Seen):
