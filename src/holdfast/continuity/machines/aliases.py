@@ -13,7 +13,7 @@ Answers are changed only where a rule says. In requests tokens are found whereve
 this server does not know is refused, never passed on. Tokens carry a check, so that other values are not taken for one: a number
 in that range is with a chance of 1 in 1,024, a text is not.
 
-Memory: about 600 bytes a token. Past `tokens_max` the oldest is forgotten, alike at all servers.
+Memory: about 500 bytes a token. Past `tokens_max` the oldest is forgotten, alike at all servers.
 """
 
 from __future__ import annotations

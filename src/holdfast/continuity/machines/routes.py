@@ -50,14 +50,19 @@ def asks_for_stream(headers: Headers) -> bool:
 
 
 def _fitting(route: Route) -> Any:
-    if not route.path.startswith("/"):
-        raise BadSetting(f"route {route.path!r:.80} does not begin with /; write it like /accounts/*", setting="routes")
     if not route.methods or not all(map(_METHOD.match, route.methods)):
         raise BadSetting(f"route {route.path!r:.80} names its methods in capitals, as in GET", setting="routes")
+    return fitting(route.path)
+
+
+def fitting(pattern: str, setting: str = "routes") -> Any:
+    """A function that tells whether a pattern fits a path, in bytes: it gives None if not."""
+    if not pattern.startswith("/"):
+        raise BadSetting(f"path {pattern!r:.80} does not begin with /; write it like /accounts/*", setting=setting)
     try:
-        return re2.compile("".join(map(_part, route.path[1:].split("/"))).encode()).fullmatch
+        return re2.compile("".join(map(_part, pattern[1:].split("/"))).encode()).fullmatch
     except (re2.error, UnicodeEncodeError) as problem:
-        raise BadSetting(f"route {route.path!r:.80} cannot be used: {problem}", setting="routes") from problem
+        raise BadSetting(f"path {pattern!r:.80} cannot be used: {problem}", setting=setting) from problem
 
 
 def _part(part: str) -> str:
