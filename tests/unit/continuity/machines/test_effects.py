@@ -128,6 +128,12 @@ def test_a_shadow_causes_nothing_gets_the_result_and_is_refused_one_of_its_own(h
     assert [type(out) for out in effects.tick(5.0)] == [Refuse]
 
 
+def test_a_traced_ask_of_a_shadow_makes_nothing_certain() -> None:
+    effects = Effects(["a", "b"])
+
+    assert effects.ask("s", ORDER, "trace", 0.0) == effects.ask("a", ORDER, "turn", 0.1) == []
+
+
 def test_who_asks_later_gets_the_stored_result_and_the_first_result_counts() -> None:
     effects = Effects(["a", "b"])
     effects.result(ORDER, DONE)

@@ -322,6 +322,13 @@ def test_a_stream_that_goes_silent_is_cut_when_its_time_is_over() -> None:
     assert [type(each) for each in _told(gathering.tick(6.0))] == [Cut]
 
 
+def test_a_stream_that_goes_silent_is_cut_in_time_although_another_server_never_answered() -> None:
+    gathering = Gathering("t1", ["a", "b"], answer_timeout=5.0)
+    gathering.part("a", _piece(0, 9), 1.0)
+
+    assert [type(each) for each in _told(gathering.tick(6.0))] == [Cut]
+
+
 def test_parts_of_other_servers_are_not_kept_while_one_streams() -> None:
     gathering = Gathering("t1", ["a", "b"])
     gathering.part("b", _piece(0, 5, status=500), 0.1)
