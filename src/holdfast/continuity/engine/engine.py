@@ -37,7 +37,7 @@ from holdfast.continuity.link.answer_server import AnswerServer, ListenerLink
 from holdfast.continuity.link.frame import Answered, Message, Seen, State
 from holdfast.continuity.link.frame import Resume as ResumeFrame
 from holdfast.continuity.machines.gathering import Decided, End, Gathering, Resume
-from holdfast.continuity.machines.routes import match
+from holdfast.continuity.machines.routes import Routes
 from holdfast.continuity.request import BODY_MAX, Content, Headers, Request
 from holdfast.errors import HoldfastError, OutcomeUnknown
 
@@ -102,6 +102,7 @@ class Engine:
             self.domain: Domain = await register.read(self.client, self._domain_name)
             self._topic = self.client.topic(self.domain.requests)
             self._credentials = frozenset(name.lower().encode() for name in self.domain.credentials)
+            self._routes = Routes(self.domain.routes)
             self._reads = Reads(self.domain, self.start, self.servers, self._under_way, self._loop_time)
             self._server = AnswerServer(self, self.domain.name, self.name, self.start)
             host, port = await self._server.listen(*self._answers, self._tls)
@@ -170,7 +171,7 @@ class Engine:
         self, method: str, target: str, headers: Headers, body: bytes, *, session: str = "", key: str = "", number: str = ""
     ) -> tuple[Transaction, str]:
         """Send a request and wait for the head of its answer. Say `leave` when the answer was handed on."""
-        route = match(self.domain.routes, method, target)
+        route = self._routes.find(method, target)
         if route is not None and route.kind == "read":
             return await self._read(route, Content(method, target, headers, body, time.time_ns() // 1000), session)
         expected = self._expected()

@@ -38,33 +38,32 @@ class Reads:
         number = f"{self._start}-r{self._numbers:x}"
         read = Read(number, content, place or self._servers.newest_place, self._servers.membership)
         domain = self._domain
+        turn = self._numbers % len(current)
+        asked = current if route.send == "all" else [current[turn]]
         gathering = Gathering(
-            number, [each.name for each in current], "first", domain.error_wait, self._clock(),
+            number, [each.name for each in asked], "first", domain.error_wait, self._clock(),
             answer_timeout=domain.answer_timeout,
         )  # fmt: skip
         transaction = Transaction(number, gathering, "", is_read=True)
         self._under_way.begin(number, transaction)
         try:
-            if route.send == "all":
-                for server in current:
-                    server.link.send(read)
-                await transaction.answered()
-            else:
-                await self._hedge(read, transaction, current)
+            for server in asked:
+                server.link.send(read)
+            if route.send == "hedged":
+                await self._hedge(read, transaction, current[turn + 1 :] + current[:turn])
+            await transaction.answered()
         except BaseException:
             self._under_way.leave(number)
             raise
         return transaction
 
-    async def _hedge(self, read: Read, transaction: Transaction, current: list[Server]) -> None:
-        """Ask one after the other until one has answered."""
-        turn = self._numbers % len(current)
-        for server in current[turn:] + current[:turn]:
-            server.link.send(read)
+    async def _hedge(self, read: Read, transaction: Transaction, others: list[Server]) -> None:
+        """Ask one more each time nobody has answered for a while."""
+        for server in others:
             try:
                 async with asyncio.timeout(HEDGE_SECONDS):
                     await transaction.answered()
-                    return
+                return
             except TimeoutError:
-                continue
-        await transaction.answered()
+                transaction.gathering.expect(server.name)
+                server.link.send(read)
