@@ -358,7 +358,7 @@ class Engine:
     async def _publish_disagreement(self, told: dict[str, Any]) -> None:
         """Tell people and pipelines first; then the membership, which may remove a server."""
         await self.client.topic(self.domain.disagreements).send(told, type=DISAGREEMENT)
-        change = {"kind": "disagreement", "digests": told["digests"], "transaction": told["transaction"]}
+        change = {"kind": "disagreement", "transaction": told["transaction"], "answers": told["digests"]}
         await self._topic.send(change, type=request.MEMBER)
 
     def description(self) -> dict[str, Any]:
