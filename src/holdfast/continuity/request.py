@@ -10,6 +10,7 @@ refused. `sequence` informs; the order is that of the topic (continuity rule 16)
 
 from __future__ import annotations
 
+import base64
 from hashlib import blake2b
 from typing import Any
 
@@ -89,6 +90,19 @@ def fields_of(request: Request) -> dict[str, Any]:
 
 def data_of(request: Request) -> bytes:
     return _encoder.encode(request.content)
+
+
+def fields_of_large(request: Request) -> dict[str, Any]:
+    """The fields with which `send_stream` takes a request whose body is streamed: everything but the body is in the head."""
+    fields = fields_of(request)
+    packed = _encoder.encode(msgspec.structs.replace(request.content, body=b""))
+    fields["properties"]["content"] = base64.b64encode(packed).decode()
+    return fields
+
+
+def content_of_large(properties: Any) -> bytes:
+    """The data of a request whose body is streamed, as `from_event` takes it; its body is empty."""
+    return base64.b64decode(str(properties["content"]))
 
 
 def from_event(id: str, properties: Any, data: bytes) -> Request:

@@ -122,6 +122,10 @@ class Frames:
         self._buffer = bytearray()
         self._frame_max = frame_max
 
+    def widen(self) -> None:
+        """The peer is known: take frames up to FRAME_MAX from now on."""
+        self._frame_max = FRAME_MAX
+
     def feed(self, data: bytes) -> Iterator[Message]:
         self._buffer += data
         begin = 0

@@ -1,0 +1,1 @@
+"""Commands about continuity: domains, their engines and their listeners."""

@@ -1,0 +1,186 @@
+"""The application: an engine behind HTTP, for uvicorn or any ASGI server.
+
+    HTTP request ──▶ body, whole and bounded ──▶ engine.submit ──▶ head, then the body as it comes
+
+The client sees the server's answer, and `Holdfast-Transaction`, its confirmation number. A stored answer says
+`Holdfast-Replayed: true`. Refusals are short texts:
+
+    503   nothing was taken; Retry-After says when to repeat it
+    504   no answer in time: repeat it with `Idempotency-Key: ` the key that is told
+    409, 410, 422, 502, 508   as `machines.gathering` decides
+    501   WebSocket and other upgrades on a route that is not declared
+    413   a body over BODY_BYTES_MAX
+
+Internal headers neither come in nor go out: `Accept-Encoding` and what concerns one connection are left out, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+
+from holdfast.continuity.answer import HOP_BY_HOP
+from holdfast.continuity.engine.engine import Engine
+from holdfast.continuity.engine.refusal import NotAnswered, NotTaken
+from holdfast.continuity.engine.under_way import AnswerCut, Transaction
+from holdfast.continuity.request import Headers
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+BODY_BYTES_MAX = 64 << 20
+# Bodies of all requests together while they are being read.
+BODIES_BYTES_MAX = 512 << 20
+KEY_MAX = 255
+_LEFT_OUT = HOP_BY_HOP | {b"accept-encoding", b"idempotency-key", b"expect", b"content-length"}
+
+
+class ClientLeft(Exception):
+    """The client closed its connection before its request was whole: nothing was sent."""
+
+
+class Application:
+    """An ASGI application. With lifespan events it opens and closes the engine; else the caller does."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._bodies_bytes = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 1011, "reason": "this route is not declared as a stream"})
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await self.engine.open()
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await self.engine.close()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers: Headers = [(name.lower(), value) for name, value in scope["headers"]]
+        try:
+            key = _key_of(headers)
+            body = await self._body(headers, receive)
+            asked = [each for each in headers if each[0] not in _LEFT_OUT and not each[0].startswith(b"holdfast-")]
+            if body or any(name == b"content-length" for name, _ in headers):
+                asked.append((b"content-length", b"%d" % len(body)))
+            transaction, number = await self.engine.submit(
+                scope["method"], _target(scope), asked, body, session=self._session(scope, headers), key=key,
+                number=self._number(headers),
+            )  # fmt: skip
+        except ClientLeft:
+            return
+        except Refusal as refusal:
+            await _refuse(send, refusal.status, refusal.sentence, [])
+        except NotTaken as problem:
+            await _refuse(send, 503, problem.sentence, [(b"retry-after", b"%d" % problem.retry_after)])
+        except NotAnswered as problem:
+            told = [(b"holdfast-transaction", problem.transaction.encode()), (b"holdfast-key", problem.key.encode())]
+            await _refuse(send, problem.status, problem.sentence, told)
+        else:
+            await self._answer(scope, send, transaction, number)
+
+    async def _answer(self, scope: Scope, send: Send, transaction: Transaction, number: str) -> None:
+        """Hand an answer on. One that is cut short ends the connection, so that the client cannot take it for whole."""
+        head = transaction.head
+        headers = [each for each in head.headers if each[0] not in HOP_BY_HOP]
+        headers.append((b"holdfast-transaction", number.encode()))
+        if transaction.begin is not None and transaction.begin.replayed:
+            headers.append((b"holdfast-replayed", b"true"))
+        try:
+            await send({"type": "http.response.start", "status": head.status, "headers": headers})
+            if scope["method"] != "HEAD":
+                async for chunk in transaction.chunks():
+                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except AnswerCut as cut:
+            raise ConnectionAbortedError(f"the answer of transaction {number} is cut: {cut}") from cut
+        finally:
+            self.engine.leave(number)
+
+    # --- what a request says -----------------------------------------------------------------------------------------
+
+    async def _body(self, headers: Headers, receive: Receive) -> bytes:
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientLeft
+                chunk = message.get("body", b"")
+                size += len(chunk)
+                self._bodies_bytes += len(chunk)
+                if size > BODY_BYTES_MAX:
+                    raise Refusal(413, f"a body of more than {BODY_BYTES_MAX:,} bytes is not taken")
+                if self._bodies_bytes > BODIES_BYTES_MAX:
+                    raise NotTaken("too many large requests at once; nothing was sent, repeat it later")
+                chunks.append(chunk)
+                if not message.get("more_body", False):
+                    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        finally:
+            self._bodies_bytes -= size
+
+    def _session(self, scope: Scope, headers: Headers) -> str:
+        """The session of a request: named by a cookie or a header, else its connection."""
+        domain = self.engine.domain
+        if domain.session_header:
+            wanted = domain.session_header.lower().encode()
+            return next((value.decode("latin-1") for name, value in headers if name == wanted), "")
+        if domain.session_cookie:
+            return _cookie(headers, domain.session_cookie)
+        client = scope.get("client")
+        return f"{self.engine.start}-{client[0]}:{client[1]}" if client else ""
+
+    def _number(self, headers: Headers) -> str:
+        wanted = self.engine.domain.transaction_header.lower().encode()
+        return next((value.decode("latin-1") for name, value in headers if wanted and name == wanted), "")
+
+
+class Refusal(Exception):
+    """A request that is refused for its form."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.sentence = sentence
+
+
+def _key_of(headers: Headers) -> str:
+    key = next((value for name, value in headers if name == b"idempotency-key"), b"").decode("latin-1").strip().strip('"')
+    if len(key) > KEY_MAX:
+        raise Refusal(400, f"Idempotency-Key has {len(key)} characters; at most {KEY_MAX} are taken")
+    return key
+
+
+def _cookie(headers: Headers, wanted: str) -> str:
+    try:
+        cookies = SimpleCookie("; ".join(value.decode("latin-1") for name, value in headers if name == b"cookie"))
+    except CookieError:
+        return ""
+    return cookies[wanted].value if wanted in cookies else ""
+
+
+def _target(scope: Scope) -> str:
+    path: bytes = scope.get("raw_path") or scope["path"].encode()
+    query: bytes = scope.get("query_string") or b""
+    return (path + b"?" + query if query else path).decode("latin-1")
+
+
+async def _refuse(send: Send, status: int, sentence: str, headers: Headers) -> None:
+    body = f"{sentence}\n".encode()
+    told = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(body)), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": told})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,57 @@
+"""Disagreements: answers of servers that differ, told as events, one after the other.
+
+Memory: WAITING_MAX that are not told yet; past it the oldest are counted and not told. A domain whose servers differ at every
+answer tells so at the pace at which Holdfast takes it, and delays no request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from holdfast.continuity.engine.under_way import Transaction
+from holdfast.continuity.machines.gathering import Decided
+from holdfast.errors import HoldfastError
+
+log = logging.getLogger("holdfast.continuity")
+
+DISAGREEMENT = "holdfast.domain.disagreement"
+WAITING_MAX = 1_000
+AGAIN_SECONDS = 1.0
+
+
+class Disagreements:
+    def __init__(self, publish: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
+        self._publish = publish
+        self._waiting: deque[dict[str, Any]] = deque(maxlen=WAITING_MAX)
+        self._more = asyncio.Event()
+
+    def add(self, transaction: Transaction, decided: Decided) -> None:
+        self._waiting.append(
+            {
+                "transaction": transaction.number,
+                "place": transaction.place,
+                "given": decided.given,
+                "digests": {server: digest.hex() for server, digest in sorted(decided.digests.items())},
+                "kinds": dict(sorted(decided.kinds.items())),
+                "named": list(decided.named),
+            }
+        )
+        self._more.set()
+
+    async def publish_for_ever(self) -> None:
+        """Publish until cancelled."""
+        while True:
+            await self._more.wait()
+            self._more.clear()
+            while self._waiting:
+                try:
+                    await self._publish(self._waiting[0])
+                except HoldfastError as problem:
+                    log.info("%d disagreements are not told yet: %s", len(self._waiting), problem)
+                    await asyncio.sleep(AGAIN_SECONDS)
+                else:
+                    self._waiting.popleft()

@@ -1,0 +1,376 @@
+"""The engine: takes a request, sends it to all servers of its domain as one event, and returns the first answer.
+
+    request ──▶ refused: no such route, too few current servers, too many under way (nothing was appended)
+            ──▶ session, sequence, key, digest, transaction number ──▶ topic ──▶ receipt: accepted, and so done
+            ──▶ parts from the listeners ──▶ gathering ──▶ the first answer that may win
+
+An engine keeps no state that another needs: a client that retries at another engine with its key sends one more request, and the
+listeners answer it from their stores (continuity rule 1). A request that was not certainly left out of the topic is never called
+refused: the client gets 504 with the number (continuity rule 15).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import ssl
+import time
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from holdfast.client.client import Client, connect
+from holdfast.continuity import register, request, roll_call
+from holdfast.continuity.answer import Answer, Part
+from holdfast.continuity.domain import Domain, Route
+from holdfast.continuity.engine.disagreements import DISAGREEMENT, Disagreements
+from holdfast.continuity.engine.given_answers import GivenAnswers
+from holdfast.continuity.engine.reads import Reads
+from holdfast.continuity.engine.refusal import NotAnswered, NotTaken
+from holdfast.continuity.engine.servers import Servers
+from holdfast.continuity.engine.sessions import Sessions
+from holdfast.continuity.engine.under_way import Transaction, UnderWay
+from holdfast.continuity.link.answer_server import AnswerServer, ListenerLink
+from holdfast.continuity.link.frame import Answered, Message, Seen, State
+from holdfast.continuity.link.frame import Resume as ResumeFrame
+from holdfast.continuity.machines.gathering import Decided, End, Gathering, Resume
+from holdfast.continuity.machines.routes import match
+from holdfast.continuity.request import BODY_MAX, Content, Headers, Request
+from holdfast.errors import HoldfastError, OutcomeUnknown
+
+log = logging.getLogger("holdfast.continuity")
+
+CHECK_SECONDS = 0.5
+SESSION_COPIES = 2
+SESSION_SECONDS = 5.0
+_parts = msgspec.msgpack.Decoder(Part)
+
+
+class Engine:
+    """`async with Engine(url, "shop") as engine: answer = await engine.request("POST", "/orders", [], b"…")`."""
+
+    def __init__(
+        self,
+        url: str,
+        domain: str,
+        *,
+        name: str = "",
+        site: str = "",
+        answers: tuple[str, int] = ("127.0.0.1", 0),
+        advertise: str = "",
+        tls: ssl.SSLContext | None = None,
+        password: str | None = None,
+    ) -> None:
+        """`answers`: where listeners reach this engine; `advertise`: the same as they see it, `host:port`, if it differs.
+        `tls`: the context of those links, with client certificates if they are wanted."""
+        self.start = secrets.token_hex(8)
+        self.name = name or f"engine-{self.start[:6]}"
+        self.site = site
+        self._url = url
+        self._password = password
+        self._domain_name = domain
+        self._answers = answers
+        self._advertise = advertise
+        self._tls = tls
+        self._loop_time = time.monotonic
+        self.servers = Servers(self._loop_time)
+        self._sessions = Sessions()
+        self._under_way = UnderWay(self._loop_time, self._resume, self._end, self._decide)
+        self._given = GivenAnswers(self._publish_given)
+        self._disagreements = Disagreements(self._publish_disagreement)
+        self._heard = asyncio.Event()
+        self._numbers = 0
+        self._tasks: list[asyncio.Task[None]] = []
+        self.figures: dict[str, int] = {
+            "requests": 0,
+            "reads": 0,
+            "answered": 0,
+            "refused": 0,
+            "not_answered": 0,
+            "disagreements": 0,
+        }
+
+    # --- opening and closing -----------------------------------------------------------------------------------------
+
+    async def open(self) -> Self:
+        """Read the definition, listen for answers, and register in the topic."""
+        self.client: Client = await connect(self._url, password=self._password).open()
+        try:
+            self.domain: Domain = await register.read(self.client, self._domain_name)
+            self._topic = self.client.topic(self.domain.requests)
+            self._credentials = frozenset(name.lower().encode() for name in self.domain.credentials)
+            self._reads = Reads(self.domain, self.start, self.servers, self._under_way, self._loop_time)
+            self._server = AnswerServer(self, self.domain.name, self.name, self.start)
+            host, port = await self._server.listen(*self._answers, self._tls)
+            self._replies = await self.client.temporary_queue()
+            await self._topic.send(
+                {
+                    "engine": self.name, "start": self.start, "site": self.site,
+                    "address": self._advertise or f"{host}:{port}", "reply_to": self._replies.name,
+                    "tls": self._tls is not None,
+                },
+                type=request.ENGINE,
+            )  # fmt: skip
+        except BaseException:
+            await self.client.close()
+            raise
+        self._tasks = [
+            asyncio.create_task(self._given.publish_for_ever()),
+            asyncio.create_task(self._disagreements.publish_for_ever()),
+            asyncio.create_task(self._receive_replies()),
+            asyncio.create_task(self._check_servers()),
+            asyncio.create_task(roll_call.answer_for_ever(self.client, self.domain.name, self.description)),
+        ]
+        return self
+
+    async def close(self) -> None:
+        """Take no more requests; publish what was given; leave."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._given.flush()
+        self._under_way.close()
+        await self._server.close()
+        await self.client.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    @property
+    def is_ready(self) -> bool:
+        """Enough servers are current for a request to be taken."""
+        return len(self.servers.current()) >= self.domain.servers_min
+
+    async def until_ready(self, timeout: float) -> None:
+        """Wait until enough servers are current. TimeoutError when that takes longer."""
+        async with asyncio.timeout(timeout):
+            while not self.is_ready:
+                self._heard.clear()
+                await self._heard.wait()
+
+    # --- a request ---------------------------------------------------------------------------------------------------
+
+    async def request(
+        self, method: str, target: str, headers: Headers | None = None, body: bytes = b"", *, session: str = "", key: str = ""
+    ) -> Answer:
+        """The first answer of the domain's servers. NotTaken if nothing was appended; NotAnswered if no answer came in time."""
+        transaction, number = await self.submit(method, target, headers or [], body, session=session, key=key)
+        try:
+            return await transaction.whole()
+        finally:
+            self._under_way.leave(number)
+
+    async def submit(
+        self, method: str, target: str, headers: Headers, body: bytes, *, session: str = "", key: str = "", number: str = ""
+    ) -> tuple[Transaction, str]:
+        """Send a request and wait for the head of its answer. Say `leave` when the answer was handed on."""
+        route = match(self.domain.routes, method, target)
+        if route is not None and route.kind == "read":
+            return await self._read(route, Content(method, target, headers, body, time.time_ns() // 1000), session)
+        expected = self._expected()
+        asked = self._make(method, target, headers, body, session, key, number)
+        now = self._loop_time()
+        domain = self.domain
+        gathering = Gathering(
+            asked.transaction, expected, domain.answer, domain.error_wait, now, answer_timeout=domain.answer_timeout,
+            shadows=self.servers.shadows(),
+        )  # fmt: skip
+        transaction = Transaction(asked.transaction, gathering, asked.key)
+        self._under_way.begin(asked.transaction, transaction)
+        try:
+            await self._send(asked)
+            await transaction.answered()
+        except BaseException:
+            self._under_way.leave(asked.transaction)
+            raise
+        if transaction.error is not None:
+            raise self._not_answered(asked, transaction.error.status, transaction.error.reason)
+        self._note(transaction, session)
+        return transaction, asked.transaction
+
+    async def _read(self, route: Route, content: Content, session: str) -> tuple[Transaction, str]:
+        self.figures["reads"] += 1
+        self._expected()
+        place = self._sessions.get(session).place if session else 0
+        transaction = await self._reads.ask(route, content, place, self.servers.current())
+        if transaction.error is not None:
+            self._under_way.leave(transaction.number)
+            raise NotAnswered(transaction.error.status, transaction.error.reason, transaction.number, "")
+        self._note(transaction, session)
+        return transaction, transaction.number
+
+    def leave(self, number: str) -> None:
+        """The answer of this transaction was handed on, or its client has left."""
+        self._under_way.leave(number)
+
+    def _expected(self) -> list[str]:
+        """The servers that are expected to answer. NotTaken if they are too few, or too many requests are under way."""
+        current = self.servers.current()
+        if len(current) < self.domain.servers_min:
+            self.figures["refused"] += 1
+            raise NotTaken(f"{len(current)} of {self.domain.servers_min} servers are current; nothing was sent, repeat it later")
+        if len(self._under_way) >= self.domain.requests_max:
+            self.figures["refused"] += 1
+            raise NotTaken(f"{self.domain.requests_max} requests are under way; nothing was sent, repeat it later", retry_after=1)
+        return [server.name for server in current]
+
+    def _make(
+        self, method: str, target: str, headers: Headers, body: bytes, session: str, key: str, number: str
+    ) -> Request:  # fmt: skip
+        self._numbers += 1
+        self.figures["requests"] += 1
+        digest = request.digest_of(method, target, headers, body, self._credentials)
+        return Request(
+            transaction=number or f"{self.start}-{self._numbers:x}",
+            domain=self.domain.name,
+            session=session,
+            sequence=self._sessions.next(session),
+            key=key or secrets.token_urlsafe(16),
+            digest=digest,
+            engine=self.name,
+            start=self.start,
+            content=Content(method, target, headers, body, time.time_ns() // 1000, secrets.randbits(63)),
+        )
+
+    async def _send(self, asked: Request) -> None:
+        """Send a request after the one before of its session was receipted (continuity rule 16)."""
+        async with self._sessions.turn(asked.session):
+            try:
+                await self._open_session(asked.session)
+                if len(asked.content.body) > BODY_MAX:
+                    await self._topic.send_stream(asked.content.body, **request.fields_of_large(asked))
+                else:
+                    await self._topic.try_send(request.data_of(asked), **request.fields_of(asked))
+            except OutcomeUnknown as problem:
+                log.warning("request %s may be in the topic: %s", asked.transaction, problem)
+            except NotTaken:
+                self.figures["refused"] += 1
+                raise
+            except HoldfastError as problem:
+                self.figures["refused"] += 1
+                raise NotTaken(f"the request was not appended: {problem}", retry_after=1) from problem
+
+    async def _open_session(self, name: str) -> None:
+        """Before the first request of a session, two listeners, or all that are current, have it durably (C3)."""
+        session = self._sessions.get(name) if name else None
+        if session is None or session.is_open:
+            return
+        needed = min(SESSION_COPIES, len(self.servers.current()))
+        await self._topic.try_send(
+            {"session": name, "engine": self.name, "start": self.start}, type=request.SESSION, properties={"session": name}
+        )
+        try:
+            await self._sessions.wait_for(session, needed, SESSION_SECONDS)
+        except TimeoutError:
+            raise NotTaken(f"{session.confirmed} of {needed} listeners have queued the session; repeat it later") from None
+
+    def _not_answered(self, asked: Request, status: int, reason: str) -> NotAnswered:
+        self.figures["not_answered"] += 1
+        self._under_way.leave(asked.transaction)
+        return NotAnswered(status, reason, asked.transaction, asked.key)
+
+    def _note(self, transaction: Transaction, session: str) -> None:
+        assert transaction.begin is not None
+        self.figures["answered"] += 1
+        if session:
+            seen = self._sessions.get(session)
+            seen.place = max(seen.place, transaction.place)
+        server = self.servers.get(transaction.begin.server)
+        if server is not None:
+            server.firsts += 1
+
+    # --- what listeners say ------------------------------------------------------------------------------------------
+
+    def came(self, link: ListenerLink) -> None:
+        server = self.servers.enter(link)
+        self._under_way.find(server.name)
+        log.info("the listener of %s, site %s, is linked", server.name, server.site or "-")
+
+    def heard(self, link: ListenerLink, message: Message) -> None:
+        if isinstance(message, Answered):
+            assert link.hello is not None
+            self._take(link.hello.server, message.part)
+        elif isinstance(message, State):
+            server = self.servers.hear(link, message)
+            self._heard.set()
+            if server is not None:
+                self._under_way.lose(server.name, "removed")
+        elif isinstance(message, Seen):
+            self._sessions.seen(message.session)
+
+    def went(self, link: ListenerLink) -> None:
+        server = self.servers.leave(link)
+        if server is not None:
+            log.info("the link of %s is gone", server.name)
+            self._under_way.lose(server.name, "link lost")
+
+    def _take(self, server: str, part: Part) -> None:
+        transaction = self._under_way.get(part.transaction)
+        if transaction is not None:
+            transaction.places[server] = part.place
+            self._under_way.act(part.transaction, transaction.gathering.part(server, part, self._loop_time()))
+
+    def _resume(self, number: str, wanted: Resume) -> None:
+        server = self.servers.get(wanted.server)
+        if server is not None:
+            server.link.send(ResumeFrame(number, wanted.offset))
+
+    async def _receive_replies(self) -> None:
+        """Answers of listeners that could not reach this engine by link."""
+        async with self._replies.receive() as incoming:
+            async for event in incoming:
+                try:
+                    self._take(str(event.properties.get("server", "")), _parts.decode(bytes(event.body)))
+                except msgspec.DecodeError as problem:
+                    log.warning("an answer by event cannot be read: %s", problem)
+                await event.confirm()
+
+    async def _check_servers(self) -> None:
+        """Do not wait for servers that fell silent."""
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            for server in self.servers.silent():
+                self._under_way.lose(server.name, "link lost")
+
+    # --- comparison and records --------------------------------------------------------------------------------------
+
+    def _end(self, transaction: Transaction, end: End) -> None:
+        """An answer was given: a retry gets the same (continuity rule 4)."""
+        if end.server and transaction.begin is not None and not transaction.begin.replayed:
+            self._given.add(transaction.key, end.server, end.comparison)
+
+    def _decide(self, transaction: Transaction, decided: Decided) -> None:
+        """All servers have answered, or had the time to."""
+        if transaction.is_comparable and (decided.named or "wrong" in decided.kinds.values()):
+            self.figures["disagreements"] += 1
+            self._disagreements.add(transaction, decided)
+
+    async def _publish_given(self, given: Iterable[tuple[str, str, str]]) -> None:
+        await self._topic.send({"given": list(given)}, type=request.GIVEN)
+
+    async def _publish_disagreement(self, told: dict[str, Any]) -> None:
+        """Tell people and pipelines first; then the membership, which may remove a server."""
+        await self.client.topic(self.domain.disagreements).send(told, type=DISAGREEMENT)
+        change = {"kind": "disagreement", "digests": told["digests"], "transaction": told["transaction"]}
+        await self._topic.send(change, type=request.MEMBER)
+
+    def description(self) -> dict[str, Any]:
+        """The answer to a roll call."""
+        return {
+            "part": "engine", "name": self.name, "site": self.site, "start": self.start, "is_ready": self.is_ready,
+            "under_way": len(self._under_way), **self.figures,
+            "servers": [
+                {
+                    "server": each.name, "site": each.site, "role": each.role, "state": each.state.state,
+                    "finished": each.state.finished, "lag": max(0, self.servers.newest_place - each.state.finished),
+                    "first": each.firsts,
+                }
+                for each in self.servers
+            ],
+        }  # fmt: skip

@@ -1,0 +1,114 @@
+"""The front of an engine: HTTP under uvicorn, in the engine's own loop, until a signal comes.
+
+Ready means ready: the port is opened after the engine has registered. A start that fails because Holdfast or the listeners are
+not there yet is retried START_TRIES times, then reported (29).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import uvicorn
+
+from holdfast.continuity.engine.application import Application
+from holdfast.continuity.engine.engine import Engine
+from holdfast.errors import Unavailable
+
+log = logging.getLogger("holdfast.continuity")
+
+START_TRIES = 5
+START_PAUSE_SECONDS = 1.0
+READY_SECONDS = 10.0
+END_SECONDS = 10
+
+
+class _Uvicorn(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._tell_started = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._tell_started()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals alone: `serve` hears them."""
+        yield
+
+
+async def serve(
+    engine: Engine, host: str, port: int, certificate: Path | None, key: Path | None, announce: Callable[[int], None]
+) -> None:
+    """Take requests until SIGTERM or SIGINT. `announce` is told the port when clients can connect."""
+    listening = _listen(host, port)
+    try:
+        await _open(engine)
+        try:
+            await _until_ready(engine)
+            await _run(engine, listening, certificate, key, announce)
+        finally:
+            await engine.close()
+    finally:
+        listening.close()
+
+
+async def _open(engine: Engine) -> None:
+    for left in range(START_TRIES - 1, -1, -1):
+        try:
+            await engine.open()
+            return
+        except Unavailable as problem:
+            if not left:
+                raise
+            log.warning("the engine cannot start yet, and tries again: %s", problem)
+            await asyncio.sleep(START_PAUSE_SECONDS)
+
+
+async def _until_ready(engine: Engine) -> None:
+    """Give listeners a moment to dial; then go on without them, answering 503 until they are here."""
+    try:
+        await engine.until_ready(READY_SECONDS)
+    except TimeoutError:
+        log.warning(
+            "%d of %d servers are current; requests get 503 until there are enough",
+            len(engine.servers.current()),
+            engine.domain.servers_min,
+        )
+
+
+async def _run(
+    engine: Engine, listening: socket.socket, certificate: Path | None, key: Path | None, announce: Callable[[int], None]
+) -> None:
+    config = uvicorn.Config(
+        Application(engine), http="httptools", ws="none", lifespan="off", interface="asgi3", log_config=None, access_log=False,
+        proxy_headers=False, server_header=False, date_header=False, timeout_graceful_shutdown=END_SECONDS,
+        ssl_certfile=certificate, ssl_keyfile=key,
+    )  # fmt: skip
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    server = _Uvicorn(config, lambda: announce(int(listening.getsockname()[1])))
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, lambda: setattr(server, "should_exit", True))
+    await server.serve([listening])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.setblocking(False)
+    except OSError as problem:
+        raise Unavailable(
+            f"cannot listen on {host}:{port} for requests ({problem.strerror}); stop what uses the port, or choose another with "
+            "--listen"
+        ) from problem
+    return listening
