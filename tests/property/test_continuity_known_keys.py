@@ -14,7 +14,9 @@ DIGESTS = st.sampled_from([b"1" * 16, b"2" * 16])
 # Times of which many are alike, many go back, and some jump.
 TIMES = st.one_of(st.integers(0, 3 * KEPT), st.integers(0, 20 * KEPT))
 EVENTS = st.lists(
-    st.tuples(st.sampled_from(["judge", "judge", "judge", "given"]), st.sampled_from("abcdef"), DIGESTS, TIMES), max_size=60
+    st.tuples(st.sampled_from(["judge", "judge", "judge", "given"]), st.sampled_from("abcdef"), DIGESTS, TIMES),
+    min_size=20,
+    max_size=60,
 )
 
 
@@ -59,7 +61,7 @@ def test_two_listeners_agree_at_every_event_though_one_is_restored_from_snapshot
         assert one.image() == other.image()
 
 
-@given(events=st.lists(st.tuples(st.sampled_from("abc"), TIMES), max_size=60))
+@given(events=st.lists(st.tuples(st.sampled_from("abc"), TIMES), min_size=20, max_size=60))
 def test_a_key_is_never_forgotten_before_its_time_by_the_clock_of_the_topic(events: list[tuple[str, int]]) -> None:
     keys, clock, entered = KnownKeys(KEPT), 0, dict[str, int]()
 
