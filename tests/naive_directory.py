@@ -285,6 +285,9 @@ class NaiveDirectory:
             case commands.Unsubscribe():
                 self.remove((command.topic, command.name))
             case commands.Attach():
+                if command.take_over:
+                    where = (command.destination, command.subscription)
+                    self.attached = {holder: key for holder, key in self.attached.items() if key != where}
                 self.attached[(command.session, command.receiver)] = (command.destination, command.subscription)
                 self.introduce(command.session)
             case commands.Detach():

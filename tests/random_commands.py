@@ -38,7 +38,8 @@ class Driver:
         self.aborted = False
         self.generation = 0
         self._kinds = kinds or ["send"] * 5 + ["confirm"] * 3 + [
-            "release", "reject", "dead", "attach", "attach", "detach", "subscribe", "unsubscribe", "create", "create", "delete",
+            "release", "reject", "dead", "attach", "attach", "take_over", "detach", "subscribe", "unsubscribe",
+            "create", "create", "delete",
             "in_hand", "in_hand",
             "open", "open", "forget", "claim", "carry", "configure",
             "part", "part", "part", "fragment", "fragment", "commit", "commit", "abandon",
@@ -173,6 +174,14 @@ class Driver:
         if self.naive.attached.get((session, receiver), key) != key or (key[1] and others):
             return None
         return commands.Attach(session, receiver, *key)
+
+    def _take_over(self, a: int, b: int, c: int) -> Command | None:
+        session, receiver = SESSIONS[a % 2], 1 + c % 3
+        former = {key: holder[0] for holder, key in self.naive.attached.items() if key[1] and key not in self.naive.owners}
+        keys = [key for key, holder in former.items() if holder != session]
+        if not keys or self.naive.attached.get((session, receiver), keys[b % len(keys)]) != keys[b % len(keys)]:
+            return None
+        return commands.Attach(session, receiver, *keys[b % len(keys)], take_over=True)
 
     def _detach(self, a: int, b: int, c: int) -> Command:
         return commands.Detach(SESSIONS[a % 2], 1 + b % 3 if c % 4 else 0, 0, self.naive.epoch)

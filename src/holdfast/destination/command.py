@@ -167,6 +167,7 @@ class Attach(Command, frozen=True):
     token: int = 0
     selector: str = ""  # of a receiver of a queue: it gets only what matches
     is_owner: bool = False  # it reads by place, and its subscription is not deleted meanwhile
+    take_over: bool = False  # of a durable subscription for one receiver: the present one, of the same user, is detached
 
 
 class Detach(Command, frozen=True):
