@@ -74,6 +74,8 @@ class NaiveSubscriptions:
                 self.delete(command)
             case commands.Subscribe():
                 self.subscribe(command)
+            case commands.SubscribeLike():
+                self.subscribe_like(command)
             case commands.Unsubscribe():
                 self.unsubscribe((command.topic, command.name), command.is_forced)
             case commands.Attach():
@@ -139,6 +141,17 @@ class NaiveSubscriptions:
         else:
             del self.subscriptions[key]
             self.subscriptions[key] = made
+
+    def subscribe_like(self, command: commands.SubscribeLike) -> None:
+        key, found = (command.topic, command.name), self.subscriptions.get((command.topic, command.name))
+        other = self.subscriptions.get((command.topic, command.like))
+        if other is None or not other.is_durable:
+            raise Refusal
+        if found is not None and (found is other or found.receivers or not command.replace):
+            raise Refusal
+        self.subscriptions.pop(key, None)
+        terms = (other.owner, other.is_durable, other.is_shared, other.selector, other.no_local, other.client)
+        self.subscriptions[key] = NaiveSubscription(*terms, list(other.waiting))
 
     def unsubscribe(self, key: Key, is_forced: bool) -> None:
         if key not in self.subscriptions or self.subscriptions[key].receivers:

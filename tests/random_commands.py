@@ -38,7 +38,7 @@ class Driver:
         self.aborted = False
         self.generation = 0
         self._kinds = kinds or ["send"] * 5 + ["confirm"] * 3 + [
-            "release", "reject", "dead", "attach", "attach", "take_over", "detach", "subscribe", "unsubscribe",
+            "release", "reject", "dead", "attach", "attach", "take_over", "detach", "subscribe", "unsubscribe", "like",
             "create", "create", "delete",
             "in_hand", "in_hand",
             "open", "open", "forget", "claim", "carry", "configure",
@@ -191,6 +191,13 @@ class Driver:
         if self.naive.kinds.get("alerts") != "topic" or ("alerts", name) in self.naive.queues:
             return None
         return commands.Subscribe("alerts", name, c % 2 == 0, session)
+
+    def _like(self, a: int, b: int, c: int) -> Command | None:
+        others = [key for key in self.naive.queues if key[1] and key not in self.naive.owners]
+        name = ["copy", "pager"][a % 2]
+        if not others or ("alerts", name) in self.naive.queues:
+            return None
+        return commands.SubscribeLike("alerts", name, others[b % len(others)][1])
 
     def _unsubscribe(self, a: int, b: int, c: int) -> Command | None:
         free = [key for key in self.naive.queues if key[1] and key not in self.naive.attached.values()]

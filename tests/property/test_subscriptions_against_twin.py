@@ -57,6 +57,7 @@ command = make.one_of(
     make.builds(lambda deleted, forced: commands.Delete(deleted, is_forced=forced), name, make.booleans()),
     make.builds(lambda where, which, forced: commands.Unsubscribe(where, which, is_forced=forced), key, subscription,
                 make.booleans()),
+    make.builds(commands.SubscribeLike, key, subscription, subscription, make.booleans()),
     attaches(),
     attaches(),
     make.builds(lambda who, at: commands.Detach(who, at), session, make.integers(0, 2)),
