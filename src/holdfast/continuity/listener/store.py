@@ -45,7 +45,7 @@ class Opened(NamedTuple):
 
     in_doubt: dict[int, int]  # places that may have been called and have no record, and how often each was called
     last: int  # the largest place that has a record
-    members: bytes | None  # the newest membership
+    members: bytes | None  # the membership at the place up to which nothing is missing
     is_same_boot: bool
 
 
@@ -118,11 +118,14 @@ class Store:
                 numbers.remove(number)
             for found in records.scan(self._path("keys", number).read_bytes()):
                 self._enter(found.record, number, found.offset, has_answer=False)
-        last, members = 0, None
+        last = 0
+        members: dict[int, bytes | None] = {0: None}  # by place
         for number in numbers:
             for found in self._judged(number, is_last=number == numbers[-1]):
                 self._enter(found.record, number, found.offset, found.has_answer)
-                last, members = max(last, found.record.place), found.record.members or members
+                last = max(last, found.record.place)
+                if found.record.members:
+                    members[found.record.place] = found.record.members
         self._begin_file(numbers[-1] if numbers else max([1, *(each + 1 for each in store_folder.numbers(self.folder, "keys"))]))
         is_same = mark.boot == self._boot
         begun = self._mark.begun()
@@ -130,7 +133,8 @@ class Store:
             raise _damaged(self._mark.path, 0)
         doubted = begun if is_same else dict.fromkeys(range(self.finished + 1, mark.reserved_up_to + 1), 1) | begun
         in_doubt = {place: times for place, times in sorted(doubted.items()) if self._is_open(place)}
-        self.opened = Opened(in_doubt, max(last, self.finished), members, is_same)
+        newest = max(place for place in members if place <= self.finished)
+        self.opened = Opened(in_doubt, max(last, self.finished), members[newest], is_same)
 
     def _is_open(self, place: int) -> bool:
         return self.finished < place <= self.reserved_up_to and place not in self._beyond
