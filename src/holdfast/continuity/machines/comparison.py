@@ -6,8 +6,8 @@
     other body   byte for byte
     text         in both kinds of body, parts that match a rule's expression count as alike
 
-A number is rounded to a multiple of `tolerance`. Two numbers closer than that are nearly always alike; not if a rounding boundary
-lies between them. Take a tolerance that is much larger than the differences.
+A number is rounded to a multiple of `tolerance`. Two numbers at a distance d still fall to different multiples with a chance of
+d / `tolerance`: take a tolerance a thousand times as large as the differences.
 `Content-Length` is not compared where the body is put into a form. A body over NORMALISED_BYTES_MAX is compared byte for byte, so
 that a listener need not hold it: see `raw_comparison_digest`. A rule's Python function stands for all of this. The shell finds
 it by its name and hands it in; what it raises goes to the shell.
@@ -113,7 +113,7 @@ def _json_form(body: bytes, paths: list[JsonPath], tolerance: float) -> bytes | 
     try:
         value = _decode(body)
         if tolerance:
-            value = _on_grid(value, tolerance)
+            value = on_grid(value, tolerance)
         for path in paths:
             json_path.remove(value, path)
         return _encode(value)
@@ -121,17 +121,18 @@ def _json_form(body: bytes, paths: list[JsonPath], tolerance: float) -> bytes | 
         return None  # it is no JSON, whatever its type says
 
 
-def _on_grid(value: Any, tolerance: float) -> Any:
+def on_grid(value: Any, tolerance: float) -> Any:
+    """A document with each number rounded."""
     if isinstance(value, dict):
-        return {name: _on_grid(each, tolerance) for name, each in value.items()}
+        return {name: on_grid(each, tolerance) for name, each in value.items()}
     if isinstance(value, list):
-        return [_on_grid(each, tolerance) for each in value]
+        return [on_grid(each, tolerance) for each in value]
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return rounded(value, tolerance)
+        return _rounded(value, tolerance)
     return value
 
 
-def rounded(value: float, tolerance: float) -> float:
+def _rounded(value: float, tolerance: float) -> float:
     """The number of the multiple of `tolerance` next to a value; the value itself where numbers are too large for that."""
     try:
         return round(value / tolerance)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Literal
 
 from holdfast.continuity.answer import Head, Part
-from holdfast.continuity.machines.answer_body import Held
+from holdfast.continuity.answer_body import Held
 
 State = Literal["open", "whole", "failed", "gone", "differs", "clash", "declined", "lost", "expired", "removed"]
 
@@ -149,7 +149,10 @@ def first_of(electable: list[GatheredServer]) -> GatheredServer | None:
 
 
 def agreed_of(electable: list[GatheredServer], is_error: bool = False) -> GatheredServer | None:
-    """A server whose answer another one's equals. One that keeps the digest but not the body (`gone`) has a vote, too."""
+    """A server whose answer another one's equals.
+
+    One that keeps the digest but not the body (`gone`) has a vote, too. An answer without a digest has none.
+    """
     votes = _votes(electable)
     return next(
         (
@@ -158,7 +161,7 @@ def agreed_of(electable: list[GatheredServer], is_error: bool = False) -> Gather
             if source.state == "whole"
             and source.head is not None
             and source.is_error == is_error
-            and votes[source.comparison] > 1
+            and votes.get(source.comparison, 0) > 1
         ),
         None,
     )
@@ -167,7 +170,7 @@ def agreed_of(electable: list[GatheredServer], is_error: bool = False) -> Gather
 def _votes(electable: list[GatheredServer]) -> dict[bytes, int]:
     votes: dict[bytes, int] = {}
     for source in electable:
-        if source.state == "whole" or (source.state == "gone" and source.comparison):
+        if source.comparison and source.state in ("whole", "gone"):
             votes[source.comparison] = votes.get(source.comparison, 0) + 1
     return votes
 

@@ -26,7 +26,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.continuity.answer import Head, Part
-from holdfast.continuity.machines.answer_body import Body
+from holdfast.continuity.answer_body import Body
 from holdfast.continuity.machines.comparison import judge
 from holdfast.continuity.machines.gathered_server import GatheredServer, agreed_of, error_of, first_of, is_impossible
 
@@ -175,6 +175,10 @@ class Gathering:
         out: list[Out] = [Resume(*self._asked)]
         self._go_on(now, out)
         return out
+
+    def expect(self, server: str) -> None:
+        """A server became current after the request was sent: it gets the request, too, and may answer."""
+        self._servers.setdefault(server, GatheredServer(server))
 
     def tick(self, now: float) -> list[Out]:
         """Time has passed."""
@@ -371,9 +375,9 @@ class Gathering:
 
 
 def _decision(present: list[GatheredServer], winner: GatheredServer | None, late_after: float) -> Decided:
-    digests = {source.server: source.comparison for source in present if source.state == "whole"}
-    votes = {source.server: source.comparison for source in present if source.state == "whole" and not source.is_shadow}
-    verdict = judge(votes, [source.server for source in present if not source.is_shadow])
+    digests = {source.server: source.comparison for source in present if source.state == "whole" and source.comparison}
+    voters = [source.server for source in present if not source.is_shadow]
+    verdict = judge({server: digests[server] for server in voters if server in digests}, voters)
     given = winner.server if winner is not None else ""
     kinds: dict[str, Kind] = {}
     for source in present:
