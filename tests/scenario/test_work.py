@@ -37,6 +37,66 @@ async def wait():
     await asyncio.Event().wait()
 """
 
+HANGS = """
+import threading, time, holdfast
+
+worker = holdfast.Worker(grace=0.2)
+
+@worker.on_start
+async def put(client: holdfast.Client) -> None:
+    await client.queue("jobs").send({}, id="hangs")
+
+@worker.queue("jobs")
+def hang(job: dict) -> None:
+    with open("seen", "a") as file:
+        print("began", file=file, flush=True)
+    threading.Event().wait()
+"""
+
+BLOCKS = """
+import asyncio, threading, holdfast, holdfast.worker.worker as settings
+
+settings.CANCELLED_S = settings.END_S = 0.1
+worker = holdfast.Worker(grace=0.1)
+
+@worker.on_start
+async def put(client: holdfast.Client) -> None:
+    await client.queue("jobs").send({}, id="blocks")
+
+def began():
+    with open("seen", "a") as file:
+        print("began", file=file, flush=True)
+
+@worker.queue("jobs")
+async def block(job: dict) -> None:
+"""
+
+BLOCKS_THE_LOOP = """
+    began()
+    while True:
+        threading.Event().wait(0.01)
+"""
+
+BLOCKS_A_THREAD_OF_ITS_OWN = """
+    began()
+    await asyncio.to_thread(threading.Event().wait)
+"""
+
+ENDS_ITSELF = """
+import sys, holdfast
+
+worker = holdfast.Worker()
+
+@worker.queue("jobs", retries=1, backoff=(0, 0))
+async def exit(job: str) -> None:
+    with open("seen", "a") as file:
+        print(job, file=file, flush=True)
+    if job == "exit":
+        sys.exit(9)
+    if job == "interrupt":
+        raise KeyboardInterrupt
+"""
+
 FAILS_TWICE = """
 @worker.on_start
 def fail():
@@ -225,3 +285,110 @@ def test_a_log_level_that_there_is_not_is_refused(tmp_path: Path) -> None:
 
     assert done.returncode == 2
     assert "'loud' is not one of" in done.stderr
+
+
+@pytest.mark.parametrize("options", [(), ("--processes", "2")])
+def test_a_plain_function_that_never_returns_is_left_and_the_exit_code_says_so(
+    server: ServerProcess, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    with working(tmp_path, server.url, *options, program=HANGS) as process:
+        wait_until(has(tmp_path / "seen", "began", 1), "a job is in hand")
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=30)
+
+    assert process.returncode == 6
+    assert "handler hang of queue 'jobs' is still at work on event hangs after the grace of 0.2 s" in errors
+    with holdfast.blocking.connect(server.url) as client, client.queue("jobs").receive(timeout=60) as incoming:
+        assert any(incoming.next().deliveries == 1 for _ in range(1 + bool(options)))
+
+
+def test_the_event_of_a_function_that_was_left_comes_again_from_the_same_folder_counted(tmp_path: Path) -> None:
+    url = f"file:{tmp_path / 'events'}"
+    with working(tmp_path, url, program=HANGS) as process:
+        wait_until(has(tmp_path / "seen", "began", 1), "a job is in hand")
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=30)
+
+    assert process.returncode == 6, errors
+    assert "Traceback" not in errors
+    with holdfast.blocking.connect(url) as client, client.queue("jobs").receive(timeout=60) as incoming:
+        event = incoming.next()
+        assert (event.id, event.deliveries) == ("hangs", 1)
+
+
+@pytest.mark.parametrize("body", [BLOCKS_THE_LOOP, BLOCKS_A_THREAD_OF_ITS_OWN])
+def test_a_process_that_does_not_end_by_itself_is_ended_soon_after_the_grace(
+    server: ServerProcess, tmp_path: Path, body: str
+) -> None:
+    with working(tmp_path, server.url, program=BLOCKS + body) as process:
+        wait_until(has(tmp_path / "seen", "began", 1), "a job is in hand")
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=30)
+
+    assert process.returncode == 6
+    assert "does not end by itself, and is ended now" in errors
+
+
+@pytest.mark.parametrize("told_by", [signal.SIGTERM, signal.SIGINT])
+def test_the_same_signal_twice_ends_a_process_whose_loop_is_blocked(
+    server: ServerProcess, tmp_path: Path, told_by: signal.Signals
+) -> None:
+    program = BLOCKS.replace("= 0.1", "= 1_000").replace("grace=0.1", "grace=1_000") + BLOCKS_THE_LOOP
+    with working(tmp_path, server.url, program=program) as process:
+        wait_until(has(tmp_path / "seen", "began", 1), "a job is in hand")
+        process.send_signal(told_by)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.3)
+        process.send_signal(told_by)
+        process.communicate(timeout=30)
+
+    assert process.returncode == (130 if told_by == signal.SIGINT else -signal.SIGTERM)
+
+
+def test_a_handler_that_ends_the_program_fails_its_event_and_the_worker_goes_on(server: ServerProcess, tmp_path: Path) -> None:
+    with working(tmp_path, server.url, program=ENDS_ITSELF) as process, holdfast.blocking.connect(server.url) as client:
+        client.queue("jobs").send_many(["exit", "interrupt", "well"])
+        wait_until(has(tmp_path / "seen", "well", 1), "the next event is handled")
+        wait_until(lambda: len(client.dead.list()) == 2, "both events are dead")
+        reasons = "\n".join(event.dead[0].reason for event in client.dead.list())
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+
+    assert process.returncode == 0
+    assert "ended with SystemExit(9)" in reasons
+    assert "ended with KeyboardInterrupt()" in reasons
+
+
+@pytest.mark.parametrize("where", ["--url", "HOLDFAST_URL", "the worker", "--reload"])
+def test_several_processes_on_one_folder_are_refused_in_a_sentence(tmp_path: Path, where: str) -> None:
+    url = f"file:{tmp_path / 'events'}"
+    own = f'Worker("{url}")' if where in ("the worker", "--reload") else "Worker()"
+    (tmp_path / "tasks.py").write_text(f"import holdfast\nworker = holdfast.{own}\nworker.queue('jobs')(print)")
+    options = {"--url": ["--url", url], "--reload": ["--reload"]}.get(where, [])
+
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast", "work", "tasks:worker", "--processes", "2", *options],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60,
+        env={**os.environ, **({"HOLDFAST_URL": url} if where == "HOLDFAST_URL" else {})},
+    )  # fmt: skip
+
+    assert done.returncode == 1
+    assert f"run 'holdfast serve --data {tmp_path / 'events'}'" in done.stderr
+    assert not (tmp_path / "events").exists()
+
+
+def test_a_syntax_error_is_told_once_and_reload_goes_on_when_it_is_gone(server: ServerProcess, tmp_path: Path) -> None:
+    with working(tmp_path, server.url, "--reload", program="worker = (") as process:
+        assert process.stderr is not None
+        told = [process.stderr.readline()]
+        while "is started again when a file changes" not in told[-1]:
+            told.append(process.stderr.readline())
+        (tmp_path / "tasks.py").write_text(PROGRAM)
+        send(server.url, tmp_path / "seen", range(1))
+        wait_until(has(tmp_path / "seen", "ended", 1), "the program works")
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+
+    assert process.returncode == 0
+    assert sum("SyntaxError" in line for line in "".join(told).splitlines() if line.startswith("holdfast:")) == 1
+    assert "SyntaxError" not in errors

@@ -196,6 +196,10 @@ class Received(SentOn, msgspec.Struct, eq=False, gc=False):
         """Let a transaction decide on it from now on; whether this is new."""
         return self._decide("confirmed in a transaction")
 
+    def decide_anew(self) -> None:
+        """Take back the confirm of a transaction that was rolled back and has kept its events."""
+        self._verdict = ""
+
     def _stream(self) -> EventStream:
         receiver: Receiver = self._slice.origin
         large = self._look().large
