@@ -59,7 +59,7 @@ class Load:
                         event = None
                     if event is not None:
                         name = event.data["producer"], event.data["number"]
-                        self._account.delivered(audience, recipient, *name)
+                        self._account.delivered(audience, recipient, *name, is_redelivered=event.redelivered)
                         await event.confirm()
                         unsettled.append(name)
                     if len(unsettled) >= 50 or (event is None and unsettled):

@@ -139,13 +139,17 @@ class Attach(Message, frozen=True):
 
 
 class Credit(Message, frozen=True):
-    """The receiver may be handed so many more events and bytes (the last event may go past the bytes)."""
+    """The receiver may be handed so many more events and bytes (the last event may go past the bytes).
+
+    `withdrawn`: so many events of the credit before are not wanted any more. Those that are on their way come nevertheless, and
+    are taken off the next credit."""
 
     KIND = 10
     receiver: int
     events: int
     bytes: int
     handed: int = 0  # the position that the program got last; 0: none yet
+    withdrawn: int = 0
 
 
 class Death(msgspec.Struct, array_like=True, frozen=True):
@@ -174,6 +178,7 @@ class Slice(msgspec.Struct, array_like=True, frozen=True):
     destination: str = ""  # where it was sent, when that is not where the receiver is attached
     deaths: tuple[Death, ...] = ()  # in the dead queue: why these events are there, oldest first
     accepted_us: int = 0  # when it was accepted, microseconds since 1970; 0: not known
+    is_returned: bool = False  # it came back before, although that did not count as a delivery
 
 
 class Deliver(Message, frozen=True):
