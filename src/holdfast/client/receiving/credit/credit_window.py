@@ -7,7 +7,7 @@ A window of an exact size stays as it is. Any other follows the pace of the prog
 
     a quarter of a second of its work    so that a slow program sits on nothing that others could work on
     not below two round trips' worth     so that the program never waits for the network
-    at least 1, at most as given         a window grows twofold at a time, and shrinks at once
+    at least 1, at most 4,000            a window grows fourfold at a time, and shrinks at once
 
 The pace is looked at when more is granted, never for each event: the seconds that the program was at work, and not waiting for
 events, by the events it was handed. The last second weighs most. Events that lie here count as given back too late when they are
@@ -22,6 +22,8 @@ from __future__ import annotations
 START_EVENTS = 4
 # Events that the fastest program needs so as never to wait for a round trip (four times 1,000 was measured at 2.8x).
 MOST_EVENTS = 4_000
+# A window grows by no more than this at a time: a few quick events say little.
+GROWTH = 4
 # The work of a program that may wait for it.
 WORK_S = 0.25
 # A round trip is never taken for longer: asking may have waited for a link.
@@ -96,7 +98,9 @@ class CreditWindow:
 
     def go_on(self, now_s: float) -> None:
         """The program waited, and is handed an event now."""
-        if self.waits_since_s is not None and self._looked_s is not None:
+        if self._looked_s is None:  # its first one
+            self._looked_s, self._done = now_s, self._used + 1
+        elif self.waits_since_s is not None:
             self._looked_s += now_s - max(self.waits_since_s, self._looked_s)
         self.waits_since_s = None
 
@@ -123,7 +127,7 @@ class CreditWindow:
         wanted_s = max(WORK_S, 2 * self._round_trip_s)
         wanted = MOST_EVENTS if self._event_s * MOST_EVENTS <= wanted_s else int(wanted_s / self._event_s)
         if self.is_adapting:
-            self.size = max(1, min(wanted, 2 * self.size, MOST_EVENTS))
+            self.size = max(1, min(wanted, GROWTH * self.size, MOST_EVENTS))
 
     # --- giving back -------------------------------------------------------------------------------------------------
 

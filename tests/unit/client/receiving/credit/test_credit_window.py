@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from holdfast.client.receiving.credit.credit_window import MOST_EVENTS, STALL_S, START_EVENTS, CreditWindow
+from holdfast.client.receiving.credit.credit_window import GROWTH, MOST_EVENTS, STALL_S, START_EVENTS, CreditWindow
 
 
 def working(window: CreditWindow, events: int, event_s: float, now_s: float = 0.0) -> float:
@@ -29,14 +29,14 @@ def test_it_begins_small() -> None:
     assert CreditWindow(None).grant() == START_EVENTS
 
 
-def test_it_grows_twofold_at_a_time_up_to_the_most_for_a_fast_program() -> None:
+def test_it_grows_fourfold_at_a_time_up_to_the_most_for_a_fast_program() -> None:
     window, sizes = begun(), [START_EVENTS]
     for number in range(20_000):
         working(window, 1, 0.000_01, number * 0.000_01)
         if window.size != sizes[-1]:
             sizes.append(window.size)
 
-    assert all(later <= 2 * earlier for earlier, later in pairwise(sizes))
+    assert all(later <= GROWTH * earlier for earlier, later in pairwise(sizes))
     assert sizes[-1] == MOST_EVENTS
 
 

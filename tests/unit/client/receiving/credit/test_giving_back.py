@@ -111,7 +111,7 @@ async def test_after_a_lost_link_what_was_given_back_is_released_first_and_nothi
         await asking
 
 
-async def test_the_default_credit_begins_small_and_doubles_for_a_program_that_is_fast() -> None:
+async def test_the_default_credit_begins_small_and_grows_for_a_program_that_is_fast() -> None:
     server = ScriptedServer()
     async with receiving(server) as incoming:
         begin = BATCH
