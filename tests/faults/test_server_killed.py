@@ -26,8 +26,9 @@ STALL_EVERY = 300
 class Load:
     """Producers and recipients that go on through every kill, and tell the account what they saw."""
 
-    def __init__(self, url: str, account: Account) -> None:
+    def __init__(self, url: str, account: Account, bursts: tuple[int, ...]) -> None:
         self._url = url
+        self._bursts = bursts
         self._account = account
         self.accepted = 0
         self.gave_back = 0
@@ -41,7 +42,7 @@ class Load:
             place = client.topic("prices") if number % 2 else client.queue("orders")
             count = 0
             while not self.is_over.is_set():
-                burst = range(count + 1, count + 1 + random.choice((1, 1, 10, 200)))
+                burst = range(count + 1, count + 1 + random.choice(self._bursts))
                 for each in burst:
                     self._account.sent(producer, each)
                 await place.send_many([{"producer": producer, "number": each} for each in burst], timeout=60)
@@ -91,7 +92,7 @@ async def test_killed_again_and_again_under_load_no_receipted_event_is_lost_reor
     random.seed(effort.seed(SEED))
     account = Account("orders", "prices")
     with ServerProcess(tmp_path / "data", "--journal-size", "512M", "--session-grace-ms", "1000") as server:
-        load = Load(server.url, account)
+        load = Load(server.url, account, (1, 1, 10) if is_stalling else (1, 1, 10, 200))
         async with holdfast.connect(server.url) as client:
             await client.create_topic("prices")
             await client.create_subscription("prices", "audit")

@@ -139,17 +139,14 @@ class Attach(Message, frozen=True):
 
 
 class Credit(Message, frozen=True):
-    """The receiver may be handed so many more events and bytes (the last event may go past the bytes).
-
-    `withdrawn`: so many events of the credit before are not wanted any more. Those that are on their way come nevertheless, and
-    are taken off the next credit."""
+    """The receiver may be handed so many more events and bytes (the last event may go past the bytes)."""
 
     KIND = 10
     receiver: int
     events: int
     bytes: int
     handed: int = 0  # the position that the program got last; 0: none yet
-    withdrawn: int = 0
+    withdrawn: int = 0  # so many events fewer; those on their way come nevertheless, and are taken off the next credit
 
 
 class Death(msgspec.Struct, array_like=True, frozen=True):
@@ -167,8 +164,7 @@ class Slice(msgspec.Struct, array_like=True, frozen=True):
     """Events of one batch. `length` bytes of the body are a batch with just these events.
 
     `is_adjoining`: one range may span this slice and the one before (also of the frame before). This receiver has got every
-    position of this backlog that lies between them.
-    """
+    position of this backlog that lies between them."""
 
     first: int  # position
     events: int
