@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from holdfast.client.receiving.credit.credit_window import MOST_EVENTS, START_EVENTS, WORK_S, CreditWindow
 
 SECONDS = st.floats(0, 10)
+LONG_S = 1_000.0
 
 
 class Receiving(RuleBasedStateMachine):
@@ -84,6 +85,14 @@ class Receiving(RuleBasedStateMachine):
             self.window.use(self.current + sum(self.here) - keep)
             self.current = self.handed = 0
             self.here = [keep]
+
+    @precondition(lambda self: not self.is_waiting and self.current + sum(self.here) > self.handed + 1)
+    @rule()
+    def the_program_stalls(self) -> None:
+        self.the_program_is_looked_at()
+        self.now_s += LONG_S
+        self.the_program_is_looked_at()
+        assert self.size is not None or self.current - self.handed + sum(self.here) == 1
 
     @rule()
     def a_link_is_lost_and_made_again(self) -> None:
