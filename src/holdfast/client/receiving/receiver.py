@@ -93,7 +93,6 @@ class Receiver:
         self._asked = asked
         self._end: HoldfastError | None = Closed(NOT_OPEN)
         self._was_opened = False
-        self._is_careful = False  # events come one at a time
         self._waiters = Waiters()  # for an event, or the end
         self.is_recovered = False  # the program gave everything back itself, by recovering
 
@@ -215,8 +214,7 @@ class Receiver:
                 self.prefetch.asked()
                 if buffer.paused is None and (buffer.index < buffer.ready or self._step()):
                     if not buffer.is_delicate:
-                        if not self._is_careful:  # the next one is asked for when the program asks
-                            self.credit.hand(buffer.index + 1)
+                        self.credit.hand(buffer.index + 1)
                         return
                     await self._tell_before(deadline)
                 else:
@@ -250,7 +248,7 @@ class Receiver:
         """No event is here. If events come one at a time, because one before may have ended the program, ask for the next."""
         if self.buffer.paused is None:
             self.credit.wait()
-        if self._is_careful:
+        if self.credit.is_careful:
             self.outbox.flush()
             self.credit.grant_used()
         elif self.mode.pace.is_sent_when_idle:
@@ -276,7 +274,7 @@ class Receiver:
     def delivered(self, slices: Sequence[Slice], body: Buffer, is_careful: bool = False) -> None:
         if self._end is not None:
             return
-        self._is_careful = is_careful
+        self.credit.is_careful = is_careful
         view, at, generation = memoryview(body), 0, self.verdicts.generation
         try:
             for each in slices:

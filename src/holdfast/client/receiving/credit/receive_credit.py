@@ -35,6 +35,7 @@ class ReceiveCredit:
         checked, self._bytes = checks.credit(CREDIT_EVENTS if events is None else events, size)
         self.window = CreditWindow(None if events is None else checked)
         self.used_bytes = 0
+        self.is_careful = False  # events come one at a time: the next is asked for when the program asks for it, and not before
         self._is_used = False  # something was, since the last credit
         self._session = session
         self._receiver = receiver
@@ -52,7 +53,7 @@ class ReceiveCredit:
     def hand(self, handed: int) -> None:
         """The program is handed an event. With it, it was handed so many of the current slice."""
         window = self.window
-        if window.is_adapting:
+        if window.is_adapting and not self.is_careful:
             if window.waits_since_s is not None:
                 window.go_on(self._now_s())
             if 2 * (window.open - handed) <= window.size:

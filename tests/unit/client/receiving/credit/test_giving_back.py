@@ -125,3 +125,17 @@ async def test_the_default_credit_begins_small_and_grows_for_a_program_that_is_f
         sizes = [each.events for each in server.of(Credit)]
         assert sizes[0] == START_EVENTS
         assert sum(sizes) > 8 * START_EVENTS
+
+
+async def test_with_crash_care_the_next_event_is_asked_for_only_when_the_program_asks_and_then_always() -> None:
+    server = ScriptedServer()
+    async with receiving(server) as incoming:
+        for number in range(1, 6):
+            asking = asyncio.create_task(anext(incoming.batches()) if number % 2 else incoming.next(timeout=5))
+            await server.hear(Credit, number)
+            server.deliver(1, (number * BATCH, 1, False), is_careful=True)
+            await asking
+            await turn_loop(10)
+
+            assert len(server.of(Credit)) == number
+            incoming._receiver.credit.window.size = 1  # smaller than what is open: the server waits for the word nevertheless
