@@ -131,7 +131,7 @@ async def test_with_crash_care_the_next_event_is_asked_for_only_when_the_program
     server = ScriptedServer()
     async with receiving(server) as incoming:
         for number in range(1, 6):
-            asking = asyncio.create_task(anext(incoming.batches()) if number % 2 else incoming.next(timeout=5))
+            asking = asyncio.ensure_future(anext(incoming.batches()) if number % 2 else incoming.next(timeout=5))
             await server.hear(Credit, number)
             server.deliver(1, (number * BATCH, 1, False), is_careful=True)
             await asking
