@@ -19,6 +19,7 @@ SLEEPS = {
     "tests/bench/child.py": (1, POLLS),
     "tests/bench/end_to_end.py": (1, PACE),
     "tests/bench/fairness.py": (1, PACE),
+    "tests/contract/test_client_credit.py": (1, "a job is work of so long"),
     "tests/contract/test_client_expired.py": (1, "the program works, and gives the loop no time, until events have expired"),
     "tests/contract/test_jetstream.py": (1, REPEATS),
     "tests/faults/test_bad_company.py": (1, "a program in a text polls its server before it says that it is ready"),

@@ -146,6 +146,7 @@ class Credit(Message, frozen=True):
     events: int
     bytes: int
     handed: int = 0  # the position that the program got last; 0: none yet
+    withdrawn: int = 0  # so many events fewer; those on their way come nevertheless, and are taken off the next credit
 
 
 class Death(msgspec.Struct, array_like=True, frozen=True):
@@ -163,8 +164,7 @@ class Slice(msgspec.Struct, array_like=True, frozen=True):
     """Events of one batch. `length` bytes of the body are a batch with just these events.
 
     `is_adjoining`: one range may span this slice and the one before (also of the frame before). This receiver has got every
-    position of this backlog that lies between them.
-    """
+    position of this backlog that lies between them."""
 
     first: int  # position
     events: int
@@ -174,6 +174,7 @@ class Slice(msgspec.Struct, array_like=True, frozen=True):
     destination: str = ""  # where it was sent, when that is not where the receiver is attached
     deaths: tuple[Death, ...] = ()  # in the dead queue: why these events are there, oldest first
     accepted_us: int = 0  # when it was accepted, microseconds since 1970; 0: not known
+    is_returned: bool = False  # it came back before, although that did not count as a delivery
 
 
 class Deliver(Message, frozen=True):

@@ -153,6 +153,7 @@ class Service:
 
     def _incoming(self, session: SessionMethods) -> Incoming:
         handler, options = self._handler, dict(self._handler.options)
+        # Exact: the pace of a worker is known. Each slot has an event in hand and one before it, whatever others do.
         options.setdefault("credit", 1 if handler.is_transactional else 2 * handler.concurrency)
         if handler.kind == "queue":
             return session.queue(handler.destination).receive(**options)

@@ -37,7 +37,7 @@ class _Pace(TypedDict, total=False):
 class ReceiveOptions(_Pace, total=False):
     """The options of `receive`.
 
-    credit         at most so many events are handed over ahead of use; None: 4,000
+    credit         exactly so many events are handed over ahead of use; None: about a quarter of a second of the program's work
     credit_bytes   and about so many bytes
     timeout        seconds to wait for the next event, then TimedOut; 0 takes only an event that is here, None waits for ever
     confirm        when an event counts as finished (`confirm_modes`); None for the mode of the session

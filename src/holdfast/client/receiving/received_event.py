@@ -61,6 +61,7 @@ class ReceivedSlice(msgspec.Struct, eq=False):
     destination: str = ""  # where it was sent, when that is not where the receiver is attached
     deaths: Sequence[TravellingDeath] = ()  # why these events are in the dead queue, if they are
     accepted_us: int = 0  # 0: not known
+    is_returned: bool = False  # it came back before, although that did not count as a delivery
     # The data of all events, if all are bytes or all are text. None: not decoded yet; empty: each is decoded by itself.
     together: Sequence[bytes | str] | None = None
     unreadable: Sequence[int] = ()  # indices of heads that cannot be read, once `read_heads` has looked
@@ -328,7 +329,9 @@ class Received(SentOn, msgspec.Struct, eq=False, gc=False):
 
     @property
     def redelivered(self) -> bool:
-        return self._slice.deliveries > 0
+        """It was handed over before: to a program (`deliveries`), or to a client whose program did not take it. It may come after
+        later events of its producer."""
+        return self._slice.deliveries > 0 or self._slice.is_returned
 
     @property
     def destination(self) -> str:

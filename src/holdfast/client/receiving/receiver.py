@@ -27,7 +27,8 @@ from holdfast.client import checks
 from holdfast.client.checks import ConfirmMode
 from holdfast.client.link.waiters import Waiters
 from holdfast.client.receiving.confirm_modes import MODES
-from holdfast.client.receiving.credit.receive_credit import make_credit
+from holdfast.client.receiving.credit.prefetch_watch import PrefetchWatch
+from holdfast.client.receiving.credit.receive_credit import ReceiveCredit
 from holdfast.client.receiving.held import Held
 from holdfast.client.receiving.receive_buffer import ReceiveBuffer, RunTaker
 from holdfast.client.receiving.receive_options import PLAIN, Asked
@@ -73,7 +74,7 @@ class Receiver:
         asked: Asked = PLAIN,
         confirm: ConfirmMode | None = None,
     ) -> None:
-        """`credit`: None for 4,000 events. `confirm`: the mode, if it is not the session's."""
+        """`credit`: None for as much as the program needs. `confirm`: the mode, if it is not the session's."""
         name = session.confirm if confirm is None else checks.confirm_mode(confirm)
         make_mode, pace = MODES[name]
         self.session = session
@@ -82,16 +83,16 @@ class Receiver:
         self.number = session.next_receiver()
         self.held = Held()
         self.buffer = ReceiveBuffer(destination, session.connection.server_time.now_ms)
-        self.credit = make_credit(session, self.number, credit, credit_bytes, self.buffer.handed_last)
+        self._loop = session.connection.loop
+        self.credit = ReceiveCredit(session, self.number, credit, credit_bytes, self.buffer.handed_last, self._loop.time)
+        self.prefetch = PrefetchWatch(self, is_shared=kind == "queue" or asked.is_shared)
         self.mode = make_mode(session, name, pace, self.buffer, self.credit, self._until_one_is_here, timeout)
         self.outbox = VerdictOutbox(session, self.number, destination, self.held, self.end, self.buffer.handed_last)
         self.verdicts = VerdictBuffer(session.connection.loop, self.outbox, self.held, self.mode, self._refusal)
         self._kind: Kind = kind
         self._asked = asked
-        self._loop = session.connection.loop
         self._end: HoldfastError | None = Closed(NOT_OPEN)
         self._was_opened = False
-        self._is_careful = False  # events come one at a time
         self._waiters = Waiters()  # for an event, or the end
         self.is_recovered = False  # the program gave everything back itself, by recovering
 
@@ -111,7 +112,7 @@ class Receiver:
             try:
                 asked_s = self._loop.time()
                 await self.session.ask_again(self.attaching, deadline - asked_s)
-                self.credit.note_round_trip(self._loop.time() - asked_s)
+                self.credit.window.note_round_trip(self._loop.time() - asked_s)
                 break
             except OutcomeUnknown:
                 self.session.detach_later(self.number)
@@ -210,9 +211,10 @@ class Receiver:
         deadline = None if timeout is None else self._loop.time() + timeout
         try:
             while self._end is None:
+                self.prefetch.asked()
                 if buffer.paused is None and (buffer.index < buffer.ready or self._step()):
                     if not buffer.is_delicate:
-                        self.credit.work(buffer.index + 1)
+                        self.credit.hand(buffer.index + 1)
                         return
                     await self._tell_before(deadline)
                 else:
@@ -246,7 +248,7 @@ class Receiver:
         """No event is here. If events come one at a time, because one before may have ended the program, ask for the next."""
         if self.buffer.paused is None:
             self.credit.wait()
-        if self._is_careful:
+        if self.credit.is_careful:
             self.outbox.flush()
             self.credit.grant_used()
         elif self.mode.pace.is_sent_when_idle:
@@ -270,9 +272,9 @@ class Receiver:
     # --- from the session --------------------------------------------------------------------------------------------
 
     def delivered(self, slices: Sequence[Slice], body: Buffer, is_careful: bool = False) -> None:
-        if self._end is not None or self.credit.is_paused:  # paused: what is under way is given back
+        if self._end is not None:
             return
-        self._is_careful = is_careful
+        self.credit.is_careful = is_careful
         view, at, generation = memoryview(body), 0, self.verdicts.generation
         try:
             for each in slices:
@@ -286,11 +288,13 @@ class Receiver:
                 self.outbox.delivered(each.first, last)
                 self.outbox.verdicts.handed(each.first, last, each.is_adjoining)
                 found = (each.first, each.events, each.deliveries, each.length)
-                said = (each.destination, each.deaths, each.accepted_us)
+                said = (each.destination, each.deaths, each.accepted_us, each.is_returned)
                 self.buffer.append(ReceivedSlice(self, batch, *found, generation, *said))
         except HoldfastError as problem:
             self.end(problem)
             self.session.detach_later(self.number)
+        if self._end is None:
+            self.prefetch.delivered()
         self._waiters.wake()
 
     def end(self, error: HoldfastError) -> None:
@@ -300,6 +304,7 @@ class Receiver:
         self._stop_handing_out()
 
     def _stop_handing_out(self) -> None:
+        self.prefetch.stop()
         self._waiters.wake()
 
     def interrupt(self, error: HoldfastError) -> None:
@@ -345,21 +350,26 @@ class Receiver:
                 self.held.remove(first, last)
             self.outbox.lose(lost)
         self.credit.count_anew(self.buffer.unused())
-        if self.buffer.paused is None:
+        if self.is_taking:
             self.credit.grant()
 
     def go_on(self) -> None:
         """The whole session is resumed: grant the credit and send the verdicts that waited for it."""
-        if self.buffer.paused is None:
+        if self.is_taking:
             self.credit.grant_due()
         self.outbox.flush()
 
-    # --- recovering: see `recovery` ----------------------------------------------------------------------------------
+    @property
+    def is_taking(self) -> bool:
+        """What comes is for the program: it is neither being recovered nor given back."""
+        return self.buffer.paused is None and self.prefetch.kept is None
 
     @property
     def is_asked(self) -> bool:
         """The program waits for an event."""
         return bool(self._waiters)
+
+    # --- recovering: see `recovery` ----------------------------------------------------------------------------------
 
     async def give_back(self, deadline: float) -> None:
         """Release events that were seen and are undecided, and wait until that, and every verdict, is applied."""
