@@ -126,10 +126,10 @@ class _Slot(NamedTuple):
 
 
 def restored_in(path: Path) -> Restored:
-    """How often the journal beside this identity was restored. Nothing is written; without an identity it never was."""
+    """How often the journal beside this identity was restored. Nothing is written; without one that can be read it never was."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except OSError:
         return NEVER_RESTORED
     try:
         return _newest(file, path).restored

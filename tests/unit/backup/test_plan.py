@@ -15,8 +15,8 @@ def copied(segment: CopiedSegment, checksum: int) -> CopiedSegment:
 def test_a_first_backup_copies_everything_e8() -> None:
     plan = planned((OLDEST, MIDDLE, TAIL), ())
 
-    assert plan == ((OLDEST, MIDDLE, TAIL), ())
     assert plan.bytes == 8192 + 8192 + 2048
+    assert plan == ((OLDEST, MIDDLE, TAIL), ())
 
 
 def test_a_segment_that_is_there_is_kept_with_the_checksum_of_its_copy_e8() -> None:
