@@ -283,6 +283,18 @@ class NotAJournal(Refused):
     code = "not-a-journal"
 
 
+class NotABackup(Refused):
+    """The caller named a folder that holds no backup, or that of another journal. Name another folder."""
+
+    code = "not-a-backup"
+
+
+class FolderNotEmpty(Refused):
+    """A backup is restored into an empty folder, and this one holds something. Name another folder, or empty this one."""
+
+    code = "folder-not-empty"
+
+
 class JournalInUse(Refused):
     """Another process owns the folder of this journal. Stop that one, or use another folder."""
 
@@ -344,6 +356,12 @@ class JournalDamaged(Damaged):
     """The disk lost or changed a record that was durable. `fields` name file and byte. Copy the folder; call an operator."""
 
     code = "journal-damaged"
+
+
+class BackupDamaged(Damaged):
+    """A file of a backup is missing, or is not the one that was copied. Use an older backup; look at the disk it lies on."""
+
+    code = "backup-damaged"
 
 
 class BatchDamaged(Damaged):

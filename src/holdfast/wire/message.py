@@ -46,6 +46,7 @@ class Welcome(Message, frozen=True):
     heartbeat_ms: int  # each side says something at least this often, and gives up after a silence of three heartbeats
     window: int  # batches a producer may have sent and not receipted
     now_ms: int = 0  # the server's time, ms since 1970; 0: it does not tell
+    incarnation: str = ""  # of its channel: sessions, positions and sequences of another one mean nothing here; "": not told
 
 
 class OpenSession(Message, frozen=True):

@@ -19,7 +19,8 @@ of events that are delivered; here everything is read in the order in which it w
 it meanwhile. The ownership ends at once when the program ends or its link is lost; the next call takes it again. Reading and
 asking for extents need no owner.
 
-A subscription that is deleted and made again, or is another server's, has another `identity`: keep it with your places.
+A subscription that is deleted and made again, is another server's, or is that of a server which was restored from a backup, has
+another `identity`: keep it with your places.
 """
 
 from __future__ import annotations
@@ -85,6 +86,11 @@ class Reading:
     def key(self) -> str:
         """The key of the destination, under which its backlogs are named."""
         return self.destination if self.match == "name" else f"{self.match}:{self.destination}"
+
+    @property
+    def incarnation(self) -> str:
+        """The incarnation of the server's channel: places of another one name other events. "" if the server does not tell."""
+        return self._opened().connection.incarnation
 
     def owner(self) -> Ownership:
         """Own the subscription inside `async with reading.owner(): …`. It is created if it does not exist.

@@ -137,11 +137,12 @@ class ClientManager:
     def find_session(self, id: str, name: str, link: ClientLink, found: Callable[[Session | None], None]) -> None:
         """Tell, when the channel is replayed, the session to be resumed; None when it is not known any more.
 
-        The session of another user is not known: to have learned its id does not help.
+        The session of another user is not known: to have learned its id does not help. Neither is one from before the channel
+        was restored: what it holds, and what it was told, may be of the future that was lost.
         """
 
         def recalled(remembered: RememberedSession | None) -> None:
-            if owner_of(id) != link.greeting.user_name or is_passing(id):
+            if owner_of(id) != link.greeting.user_name or is_passing(id) or not self._identity.may_have_given(id):
                 found(None)
             else:
                 found(self.sessions.get(id) or self._restored(id, name, remembered))
