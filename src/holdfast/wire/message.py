@@ -115,10 +115,9 @@ class Receipted(Message, frozen=True):
 class Attach(Message, frozen=True):
     """Open a receiver. `kind` is what the destination must be; it is created on first use where configuration allows.
 
-    For a topic, `subscription` names a subscription (durable unless said otherwise), or "" asks for a non-durable one of this
-    receiver. `match` says that the destination is a pattern over the names of topics. `held` are the ranges the client still
-    holds when it attaches again after a lost link: nobody else gets them. `ahead` are the positions that the program has not got
-    yet, in the order in which it will; None for a client that does not say how far its program is.
+    For a topic, `subscription` names a subscription (durable unless said otherwise), or "" asks for one of this receiver. `match`
+    says that the destination is a pattern over the names of topics. `held` are the ranges the client still holds when it attaches
+    again: nobody else gets them. `ahead` are the positions its program has not got yet, in order; None if it does not say.
     """
 
     KIND = 9
@@ -137,6 +136,7 @@ class Attach(Message, frozen=True):
     is_owner: bool = False  # it reads by place, and its subscription is not deleted under it
     ahead: bytes | None = None
     take_over: bool = False  # of a durable subscription for one: detach its present receiver, if it is the same user's
+    limits: tuple[int, int, int] | None = None  # events, bytes, ms: past one of them the subscription is removed
 
 
 class Credit(Message, frozen=True):

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -44,6 +44,7 @@ from holdfast.errors import (
     OutcomeUnknown,
     Refused,
     SubscriptionInUse,
+    SubscriptionRemoved,
     TimedOut,
 )
 from holdfast.event.batch import Batch
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from holdfast.client.connection.session import Session
 
 NOT_OPEN = "the receiver is not open; use it inside `async with destination.receive() as incoming`"
+REMOVED = "subscription {!r} of {!r} was removed while there was no link; subscribe again for new events"
 # A subscription that has one receiver, whose link is lost, is asked for again after this.
 IN_USE_AGAIN_S = 0.1
 
@@ -91,6 +93,7 @@ class Receiver:
         self._loop = session.connection.loop
         self._end: HoldfastError | None = Closed(NOT_OPEN)
         self._was_opened = False
+        self._made_at = 0  # which subscription of this name it is; 0 where the server does not say
         self._is_careful = False  # events come one at a time
         self._waiters = Waiters()  # for an event, or the end
         self.is_recovered = False  # the program gave everything back itself, by recovering
@@ -110,7 +113,7 @@ class Receiver:
         while True:
             try:
                 asked_s = self._loop.time()
-                await self.session.ask_again(self.attaching, deadline - asked_s)
+                self._attached(await self.session.ask_again(self.attaching, deadline - asked_s))
                 self.credit.note_round_trip(self._loop.time() - asked_s)
                 break
             except OutcomeUnknown:
@@ -183,10 +186,18 @@ class Receiver:
         self._asked = self._asked._replace(replace=False, take_over=False)
         while True:
             try:
-                answer = await self.session.ask_now(self.attaching, deadline, self.session.number)
-                return Ranges.from_bytes(answer.get("lost", b"")) if isinstance(answer, dict) else Ranges()
+                return self._attached(await self.session.ask_now(self.attaching, deadline, self.session.number))
             except SubscriptionInUse as problem:  # our own former session may still be on its way out
                 await self._until_given_up(problem, deadline)
+
+    def _attached(self, answer: Any) -> Ranges:
+        """The events that it holds no longer. SubscriptionRemoved if its durable subscription was gone, and is made anew."""
+        told = answer if isinstance(answer, dict) else {}
+        before, self._made_at = self._made_at, told.get("made_at", 0)
+        if before and self._made_at != before and self.subscription and self._asked.is_durable:
+            self.session.detach_later(self.number)
+            raise SubscriptionRemoved(REMOVED.format(self.subscription, self.destination), subscription=self.subscription)
+        return Ranges.from_bytes(told.get("lost", b""))
 
     async def _until_given_up(self, problem: SubscriptionInUse, deadline: float) -> None:
         """Wait a little if the present receiver has lost its link: the server soon gives it up, unless it comes back."""

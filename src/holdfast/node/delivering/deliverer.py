@@ -33,7 +33,8 @@ from holdfast.node.reading.shared_turn import SharedTurn
 BacklogKey = effect.BacklogKey
 # Effects that change nothing for deliveries.
 _NOT_DELIVERED = (
-    effect.Answer, effect.Claimed, effect.BacklogCreated, effect.Died, effect.ReturnedOften, effect.WindowShortened
+    effect.Answer, effect.Claimed, effect.BacklogCreated, effect.Died, effect.ReturnedOften, effect.WindowShortened,
+    effect.SubscriptionRemoved,
 )  # fmt: skip
 
 
