@@ -117,8 +117,7 @@ class Attach(Message, frozen=True):
 
     For a topic, `subscription` names a subscription (durable unless said otherwise), or "" asks for one of this receiver. `match`
     says that the destination is a pattern over the names of topics. `held` are the ranges the client still holds when it attaches
-    again: nobody else gets them. `ahead` are the positions its program has not got yet, in order; None if it does not say.
-    """
+    again: nobody else gets them. `ahead` are the positions its program has not got yet, in order; None if it does not say."""
 
     KIND = 9
     token: int
@@ -363,13 +362,15 @@ class Abandon(Message, frozen=True):
 
 
 class ReadFragment(Message, frozen=True):
-    """A fragment of the body of a large event that this receiver holds; the first has index 0. Answered with Fragment."""
+    """A fragment of the body of a large event that this receiver holds, or (receiver 0) that waits in this backlog."""
 
     KIND = 28
     token: int
     receiver: int
     position: int
-    index: int
+    index: int  # from 0 on; answered with Fragment
+    destination: str = ""  # or a pattern, as in Browse
+    subscription: str = ""
 
 
 class Fragment(Message, frozen=True):
@@ -381,8 +382,7 @@ class Fragment(Message, frozen=True):
 
 class Publish(Message, frozen=True):
     """All parts of these stages become visible, in this order and once, or nothing does. A number that is not above the last one
-    of its scope is a repetition. Answered when applied with {"is_new": bool, "events": how many became visible}.
-    """
+    of its scope is a repetition. Answered when applied with {"is_new", "events": how many became visible}."""
 
     KIND = 31
     token: int
