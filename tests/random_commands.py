@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from holdfast.destination import command as commands
 from holdfast.destination.applying.publishing import encode_payload
 from holdfast.destination.command import Command
+from holdfast.destination.removal import Limits
 from holdfast.destination.settings import Settings
 from holdfast.errors import NotPublished, TransactionAborted
 from holdfast.event import position
@@ -38,7 +39,8 @@ class Driver:
         self.aborted = False
         self.generation = 0
         self._kinds = kinds or ["send"] * 5 + ["confirm"] * 3 + [
-            "release", "reject", "dead", "attach", "attach", "detach", "subscribe", "unsubscribe", "create", "create", "delete",
+            "release", "reject", "dead", "attach", "attach", "take_over", "detach", "subscribe", "unsubscribe", "like", "remove",
+            "create", "create", "delete",
             "in_hand", "in_hand",
             "open", "open", "forget", "claim", "carry", "configure",
             "part", "part", "part", "fragment", "fragment", "commit", "commit", "abandon",
@@ -71,7 +73,7 @@ class Driver:
                 commands.Carried(command.epoch, command.entries, [len(body) for body in bodies]), b"".join(bodies)
             )
             self.carried.update(dict.fromkeys(command.entries, entry))
-        elif isinstance(command, commands.Dead | commands.InHand):
+        elif isinstance(command, commands.Dead | commands.InHand | commands.Remove):
             self.manager.append(command)
         elif isinstance(command, commands.Part):
             self.manager.append(command, batch_of(events, entry, traits_for(entry)) if command.destination else FRAGMENT)
@@ -174,6 +176,14 @@ class Driver:
             return None
         return commands.Attach(session, receiver, *key)
 
+    def _take_over(self, a: int, b: int, c: int) -> Command | None:
+        session, receiver = SESSIONS[a % 2], 1 + c % 3
+        former = {key: holder[0] for holder, key in self.naive.attached.items() if key[1] and key not in self.naive.owners}
+        keys = [key for key, holder in former.items() if holder != session]
+        if not keys or self.naive.attached.get((session, receiver), keys[b % len(keys)]) != keys[b % len(keys)]:
+            return None
+        return commands.Attach(session, receiver, *keys[b % len(keys)], take_over=True)
+
     def _detach(self, a: int, b: int, c: int) -> Command:
         return commands.Detach(SESSIONS[a % 2], 1 + b % 3 if c % 4 else 0, 0, self.naive.epoch)
 
@@ -181,7 +191,24 @@ class Driver:
         name, session = ["pager", "audit", "screen"][a % 3], SESSIONS[b % 2]
         if self.naive.kinds.get("alerts") != "topic" or ("alerts", name) in self.naive.queues:
             return None
-        return commands.Subscribe("alerts", name, c % 2 == 0, session)
+        limits = [None, None, Limits(3), Limits(bytes=120), Limits(age_ms=1), Limits(20, 900, 1)][c // 2 % 6]
+        return commands.Subscribe("alerts", name, c % 2 == 0, session, limits=limits)
+
+    def _remove(self, a: int, b: int, c: int) -> Command | None:
+        keys = [key for key in self.naive.queues if key[1]]
+        if not keys:
+            return None
+        key = keys[a % len(keys)]
+        made_at = getattr(self.manager.directory.queue(key), "made_at", 0)
+        old = [position.entry_of(event.position) for event in self.naive.queues[key]] or [1]
+        return commands.Remove(self.naive.epoch, *key, made_at, old[b % len(old)] if c % 3 else 0)
+
+    def _like(self, a: int, b: int, c: int) -> Command | None:
+        others = [key for key in self.naive.queues if key[1] and key not in self.naive.owners]
+        name = ["copy", "pager"][a % 2]
+        if not others or ("alerts", name) in self.naive.queues:
+            return None
+        return commands.SubscribeLike("alerts", name, others[b % len(others)][1])
 
     def _unsubscribe(self, a: int, b: int, c: int) -> Command | None:
         free = [key for key in self.naive.queues if key[1] and key not in self.naive.attached.values()]

@@ -253,6 +253,16 @@ class Detached(Refused):
     code = "detached"
 
 
+class SubscriptionRemoved(Detached):
+    """The subscription is gone with all that waited in it: it has passed a limit of its terms (`remove_after…`), or was deleted
+    while this program had no link.
+
+    Subscribe again for new events; what was missed must come from elsewhere.
+    """
+
+    code = "subscription-removed"
+
+
 class Closed(Refused):
     """This program closed the client, receiver, channel or recorder, or never opened it. Open it again."""
 

@@ -27,7 +27,7 @@ from holdfast.node.login.login import Login
 from holdfast.node.login.passwords import hashed
 from holdfast.node.node import Node
 from holdfast.node.settings import NodeSettings
-from holdfast.wire.frame import Answered, Attach, Browse, Browsed, Failed, Manage
+from holdfast.wire.frame import Answered, Attach, Browse, Browsed, Failed, Manage, ReadFragment
 from tests.raw_client import RawClient, batch_command
 from tests.waiting import until
 
@@ -142,6 +142,7 @@ BESIDES: dict[str, dict[str, Any]] = {
     "empty": {},
     "describe": {},
     "subscribe": {"name": "made"},
+    "subscribe_like": {"name": "made", "like": "free"},
     "ensure_subscription": {"name": "made"},
     "unsubscribe": {"name": "free", "force": True},
     "subscriptions": {},
@@ -158,7 +159,17 @@ BESIDES: dict[str, dict[str, Any]] = {
 ABOUT = {
     **dict.fromkeys(("create", "configure", "ensure", "delete", "empty", "describe"), "name"),
     **dict.fromkeys(
-        ("subscribe", "ensure_subscription", "unsubscribe", "subscriptions", "extent", "more", "confirm_up_to"), "topic"
+        (
+            "subscribe",
+            "subscribe_like",
+            "ensure_subscription",
+            "unsubscribe",
+            "subscriptions",
+            "extent",
+            "more",
+            "confirm_up_to",
+        ),
+        "topic",
     ),
 }
 # Arguments of other actions, and of none.
@@ -185,7 +196,18 @@ def shapes(action: str) -> Iterator[Asked]:
 # What an action that was carried out needs on everything that it touched; "any": any right at all.
 NEEDED = {
     **dict.fromkeys(
-        ("create", "configure", "ensure", "delete", "empty", "subscribe", "ensure_subscription", "unsubscribe"), "manage"
+        (
+            "create",
+            "configure",
+            "ensure",
+            "delete",
+            "empty",
+            "subscribe",
+            "subscribe_like",
+            "ensure_subscription",
+            "unsubscribe",
+        ),
+        "manage",
     ),
     **dict.fromkeys(("describe", "subscriptions", "list", "all_subscriptions", "status"), "any"),
     **dict.fromkeys(("extent", "more", "dead_cursor"), "browse"),
@@ -288,6 +310,10 @@ async def test_what_is_attached_to_or_browsed_is_what_its_user_was_asked_about(w
                 if isinstance(answer, Browsed):
                     done += 1
                     assert may(rights, "browse", place), f"{who} browses {place!r}"
+                answer = await client.ask(ReadFragment, 0, here.dead, 0, place, subscription)
+                assert isinstance(answer, Failed), "there is no large event"
+                if answer.code == "no-such-position":
+                    assert may(rights, "browse", place), f"{who} reads fragments of {place!r}"
 
     assert done or who in ("none", "only-send", "only-manage")
 

@@ -1,7 +1,8 @@
 """A node's life that uses every feature, on a simulated disk, and the life after it that finds out what is left.
 
 live     transactions over two queues and a topic; groups; priorities; large events, one broken off; delays; a selector; a
-         pattern; dead events sent again. Everything that the program was told goes to the checkers.
+         pattern; a subscription made like another, one taken over, one removed past its limit; dead events sent again.
+         Everything that the program was told goes to the checkers.
 check    after a crash: the replayed state is that of a replica; then everything is received and confirmed; then no space is
          needed any more.
 """
@@ -38,11 +39,12 @@ FRAGMENT_BYTES = 2_000
 CONTENT = hashlib.shake_128(b"content").digest(5_000)
 SELECTOR = "level > 5"
 # Those that keep the order of their one producer; the others go by priority, by group, or when their time has come.
-IN_ORDER = ("pager", "all")
+IN_ORDER = ("pager", "all", "copy")
 AUDIENCES = (*IN_ORDER, "ranked", "later", "sick")
 # Of a node whose disk fails nothing is waited for; of any other as long as a busy machine may need.
 TIMEOUT_S = 0.3
 PATIENCE_S = 20.0
+REMOVAL_LOOKS = 50
 
 Before = Callable[[Node], Awaitable[None]]
 
@@ -98,6 +100,8 @@ async def live(disk: SimulatedDisk, story: Story) -> None:
 async def use_everything(client: holdfast.Client, story: Story) -> None:
     await subscribe(client)
     await send_plain(client, story)
+    await copy_and_take_over(client, story)
+    await remove_past_limit(client)
     await move(client, story)
     await send_groups(client, story)
     await send_large(client, story)
@@ -123,6 +127,31 @@ async def send_plain(client: holdfast.Client, story: Story) -> None:
     for number, delay_ms in enumerate((0, 15, 1), 1):
         with story.sending("later", number):
             await client.queue("later").send(number, delay_ms=delay_ms)
+
+
+async def copy_and_take_over(client: holdfast.Client, story: Story) -> None:
+    """One subscription is made like another; one receiver takes over from another, which held everything."""
+    await client.create_subscription("alerts.eu", "copy", like="pager")
+    for number in (2, 3):
+        story.account.accepted("alerts", number, *IN_ORDER)
+    async with client.session() as former, client.session() as again:
+        await (await former.subscribe("alerts.*", "all").open()).next()
+        async with again.subscribe("alerts.*", "all", take_over=True) as incoming:
+            event = await incoming.next()
+            story.account.delivered("all", "first life", "alerts", event.data)
+            await event.confirm()
+            await incoming.settled()
+            story.account.settled("all", "alerts", event.data)
+
+
+async def remove_past_limit(client: holdfast.Client) -> None:
+    """A subscription that nobody receives from passes its limit, and is gone soon; with a disk that fails, perhaps not."""
+    await client.create_topic("ticks")
+    await client.create_subscription("ticks", "away", remove_after_events=2)
+    await client.topic("ticks").send_many(range(3))
+    for _ in range(REMOVAL_LOOKS):
+        if not await client.subscriptions("ticks"):
+            return
 
 
 async def move(client: holdfast.Client, story: Story) -> None:
@@ -217,6 +246,7 @@ async def check(disk: SimulatedDisk, story: Story) -> None:
         await node.messages.wait_until_primary()
         with contextlib.suppress(holdfast.errors.NoSuchDestination):  # the crash came before it was made
             await client.dead.replay(everything=True)
+        await removed(node, client)
         taken = {key: [event async for event in everything(node, client, key)] for key in waiting(node)}
         await forgotten(node, client)
         problems += judged(story, taken)
@@ -235,6 +265,14 @@ async def differences(node: Node, replica: Replica) -> list[str]:
     return [] if is_same else [f"the state replayed up to entry {tail} is not that of a replica"]
 
 
+async def removed(node: Node, client: holdfast.Client) -> None:
+    """Return when the subscription past its limit is gone: the second life removes it too. One within its limit is deleted."""
+    async with asyncio.timeout(5):
+        while (found := node.messages.directory.catalog.queues.get(("ticks", "away"))) and found.backlog.waiting > 2:
+            await client.status()
+    await client.delete_subscription("ticks", "away", force=True, missing_ok=True)
+
+
 def waiting(node: Node) -> list[tuple[str, str]]:
     return [key for key, backlog in node.messages.directory.backlogs().items() if backlog.waiting]
 
@@ -242,7 +280,7 @@ def waiting(node: Node) -> list[tuple[str, str]]:
 async def everything(node: Node, client: holdfast.Client, key: tuple[str, str]) -> AsyncIterator[tuple[str, int, Any]]:
     """Everything that waits in a backlog, confirmed: (audience, priority, data), the content in place of a large event's data."""
     topic = key[0].removeprefix("glob:")
-    source = client.subscribe(topic, key[1], selector=SELECTOR if key[1] == "pager" else None) if key[1] else None
+    source = client.subscribe(topic, key[1], selector=SELECTOR if key[1] in ("pager", "copy") else None) if key[1] else None
     async with source or client.queue(key[0]).receive() as incoming:
         while node.messages.directory.backlog(key).waiting:
             event = await incoming.next(5)

@@ -13,6 +13,7 @@ from holdfast.client.destination import Queue, Topic
 from holdfast.client.receiving.receive_options import SubscriptionTerms, place, subscription
 from holdfast.client.receiving.received_event import milliseconds
 from holdfast.client.sending.batch_builder import Kind
+from holdfast.destination.removal import NAMES as LIMIT_NAMES
 from holdfast.destination.settings import Settings, duration_ms
 from holdfast.errors import BadSetting, HoldfastError, NoSuchDestination, NoSuchSubscription
 from holdfast.wire.frame import Manage
@@ -62,6 +63,10 @@ def checked_settings(given: DestinationSettings) -> dict[str, Any]:
         checked["deduplicate_ms"] = duration_ms(checked.pop("deduplicate"), "deduplicate")
     Settings(**checked)
     return dict(given)
+
+
+def _given_limits(terms: SubscriptionTerms) -> dict[str, Any]:
+    return {name: value for name, value in terms.items() if name in LIMIT_NAMES}
 
 
 async def _was_there(deleting: Awaitable[Any], missing_ok: bool, *missing: type[HoldfastError]) -> bool:
@@ -171,6 +176,7 @@ class Administration(ABC):
         name: str,
         *,
         regex: str | None = None,
+        like: str | None = None,
         timeout: float | None = None,
         **terms: Unpack[SubscriptionTerms],
     ) -> None:
@@ -178,15 +184,26 @@ class Administration(ABC):
 
         As with `subscribe`, the topic may be a wildcard. A subscription that is there on other terms, and in which events wait,
         is replaced only where `replace=True` says so.
+
+        With `like`, it has the terms of that subscription of the same topic, and everything that waits in it now, in flight and
+        delayed included, but not its delivery counts: no event is missing, and none is there twice. `replace` is then the only
+        other term.
         """
         checks.options(terms, SubscriptionTerms, "create_subscription")
         where, subscribed, asked = subscription(topic, check_subscription(name), terms, regex=regex)
+        if like is not None:
+            if others := sorted(terms.keys() - {"replace"}):
+                raise BadSetting(f"a subscription made like another has its terms; leave out {', '.join(others)}", setting="like")
+            copied = {"match": asked.match, "like": check_subscription(like), "replace": asked.replace}
+            await self._manage("subscribe_like", timeout, topic=where, name=subscribed, **copied)
+            return
         given = {
             "match": asked.match,
             "selector": asked.selector,
             "shared": asked.is_shared,
             "no_local": asked.no_local,
             "replace": asked.replace,
+            **_given_limits(terms),
         }
         await self._manage("subscribe", timeout, topic=where, name=subscribed, **given)
 
@@ -210,7 +227,7 @@ class Administration(ABC):
         where, subscribed, asked = subscription(topic, check_subscription(name), terms, regex=regex)
         known = {"selector": asked.selector, "shared": asked.is_shared, "no_local": asked.no_local}
         given: dict[str, Any] = {each: value for each, value in known.items() if each in terms}
-        given |= {"match": asked.match, "update": update, "replace": asked.replace}
+        given |= {"match": asked.match, "update": update, "replace": asked.replace, **_given_limits(terms)}
         ensured: Ensured = await self._look("ensure_subscription", timeout, topic=where, name=subscribed, **given)
         return ensured
 

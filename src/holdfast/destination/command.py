@@ -7,9 +7,9 @@ It never depends on who applies it or when.
 
     who issues it    commands                                                        fenced by epoch
     client manager   batch, confirm, release, reject, create, ensure, delete,        no: never ignored
-                     configure, subscribe, ensure subscription, unsubscribe, attach,
+                     configure, subscribe, subscribe like, ensure subscription, unsubscribe, attach,
                      open producer, forget producer, part, commit, abandon, publish
-    primary          claim, detach, dead, carried, in hand                           yes: an older epoch's are ignored
+    primary          claim, detach, dead, carried, in hand, remove                   yes: an older epoch's are ignored
                      (`detach` of a session that said goodbye comes from its client manager, with epoch 0: never ignored)
 
 Commands whose answer depends on state carry `origin` and `token`: who waits for the answer, and for which question.
@@ -30,7 +30,9 @@ from holdfast.destination.administration_command import (
     Delete,
     Ensure,
     EnsureSubscription,
+    Remove,
     Subscribe,
+    SubscribeLike,
     Unsubscribe,
 )
 from holdfast.errors import BadSetting, ProtocolError, TooLarge, UnknownVersion
@@ -65,8 +67,10 @@ __all__ = [
     "Publish",
     "Reject",
     "Release",
+    "Remove",
     "Settled",
     "Subscribe",
+    "SubscribeLike",
     "Unsubscribe",
     "Which",
     "accepted",
@@ -167,6 +171,7 @@ class Attach(Command, frozen=True):
     token: int = 0
     selector: str = ""  # of a receiver of a queue: it gets only what matches
     is_owner: bool = False  # it reads by place, and its subscription is not deleted meanwhile
+    take_over: bool = False  # of a durable subscription for one receiver: the present one, of the same user, is detached
 
 
 class Detach(Command, frozen=True):
@@ -333,6 +338,7 @@ KINDS: dict[int, type[Command]] = {
     for kind in (
         BatchCommand, Confirm, Release, Reject, Create, Delete, Subscribe, Unsubscribe, Attach, Detach, OpenProducer,
         ForgetProducer, Claim, Carried, Dead, Part, Commit, Abandon, Configure, Publish, InHand, Ensure, EnsureSubscription,
+        SubscribeLike, Remove,
     )
 }  # fmt: skip
 

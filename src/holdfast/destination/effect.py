@@ -17,8 +17,8 @@ Holder = tuple[str, int]  # a session, and the number of a receiver in it
 class Placed(NamedTuple):
     """A batch is waiting in a backlog: positions first .. first + events - 1.
 
-    A command that places many batches at once (a deletion, in the dead queue) has this effect for the first of them only:
-    delivery walks the backlog.
+    A command that places many batches at once (a deletion, in the dead queue; a subscription made like another) has this effect
+    for the first of them only: delivery walks the backlog.
     """
 
     backlog: BacklogKey
@@ -75,6 +75,7 @@ class DetachedReceiver(NamedTuple):
     receiver: int
     backlog: BacklogKey
     reason: str
+    code: str = "detached"  # of the error that its program gets
 
 
 class BacklogCreated(NamedTuple):
@@ -83,6 +84,14 @@ class BacklogCreated(NamedTuple):
 
 class BacklogDeleted(NamedTuple):
     backlog: BacklogKey
+
+
+class SubscriptionRemoved(NamedTuple):
+    """A subscription was removed with so many events that waited in it, because it had passed a limit of its terms."""
+
+    backlog: BacklogKey
+    events: int
+    reason: str
 
 
 class Configured(NamedTuple):
@@ -125,6 +134,7 @@ Effect = (
     | DetachedReceiver
     | BacklogCreated
     | BacklogDeleted
+    | SubscriptionRemoved
     | Configured
     | WindowShortened
     | Claimed

@@ -20,6 +20,9 @@ from typing import Literal, NamedTuple, TypedDict
 
 from holdfast.client.checks import ConfirmMode
 from holdfast.destination import name as names
+from holdfast.destination.removal import NAMES as LIMIT_NAMES
+from holdfast.destination.removal import Limits
+from holdfast.destination.settings import duration_ms
 from holdfast.errors import BadName, BadPattern, BadSetting
 
 Match = Literal["name", "glob", "regex"]
@@ -54,21 +57,32 @@ class SubscriptionTerms(TypedDict, total=False):
     no_local   leave out events that the receiving client itself sends
     selector   keep only events that match. It sees properties and attributes, not data
     replace    replace a durable subscription of other terms although events wait in it; they are lost
+
+    Past one of these limits the subscription is removed, with all that waits in it, instead of holding producers back:
+
+    remove_after_events, remove_after_bytes    more than so many wait
+    remove_after                               its oldest event has waited for longer than this: "1h", "90s", or seconds
     """
 
     shared: bool
     no_local: bool
     selector: str | None
     replace: bool
+    remove_after_events: int
+    remove_after_bytes: int
+    remove_after: str | float
 
 
 class SubscribeOptions(_Pace, SubscriptionTerms, total=False):
     """The options of `subscribe`: those of `ReceiveOptions`, the terms of `SubscriptionTerms`, and
 
     durable    keep events while nobody receives; None means yes for a subscription with a name, no for one without
+    take_over  take the place of the receiver that a durable subscription has, at once, if it is of the same user: a program
+               that was killed and starts again need not wait until its former session is given up
     """
 
     durable: bool | None
+    take_over: bool
 
 
 class Asked(NamedTuple):
@@ -80,6 +94,10 @@ class Asked(NamedTuple):
     is_shared: bool = False
     no_local: bool = False
     replace: bool = False
+    is_owner: bool = False
+    ahead: bytes | None = None
+    take_over: bool = False
+    limits: Limits | None = None
 
 
 PLAIN = Asked()
@@ -94,12 +112,18 @@ class Wanted(NamedTuple):
 
 
 def subscription(
-    topic: str | None, name: str | None, terms: SubscriptionTerms, *, durable: bool | None = None, regex: str | None = None
+    topic: str | None,
+    name: str | None,
+    terms: SubscriptionTerms,
+    *,
+    durable: bool | None = None,
+    regex: str | None = None,
+    take_over: bool = False,
 ) -> Wanted:
     """The subscription that `subscribe` was asked for. Each refusal says what to write instead."""
     where, match = place(topic, regex)
     shared, no_local, replace = terms.get("shared", False), terms.get("no_local", False), terms.get("replace", False)
-    _check_flags(durable=durable, shared=shared, no_local=no_local, replace=replace)
+    _check_flags(durable=durable, shared=shared, no_local=no_local, replace=replace, take_over=take_over)
     if name is not None:
         names.check_subscription(name)
     is_durable = name is not None if durable is None else durable
@@ -118,7 +142,23 @@ def subscription(
             "a shared subscription has receivers of several clients and no own events to leave out; leave no_local out",
             setting="no_local",
         )
-    return Wanted(where, name or "", Asked(condition(terms.get("selector")), match, is_durable, shared, no_local, replace))
+    if take_over and (shared or not is_durable):
+        raise BadSetting(
+            "take_over is for a durable subscription that is not shared, which has one receiver; give a name, or leave it out",
+            setting="take_over",
+        )
+    chosen = (condition(terms.get("selector")), match, is_durable, shared, no_local, replace)
+    return Wanted(where, name or "", Asked(*chosen, take_over=take_over, limits=_limits(terms)))
+
+
+def _limits(terms: SubscriptionTerms) -> Limits | None:
+    """The limits past which a subscription is removed; None if none is given."""
+    if not any(name in terms for name in LIMIT_NAMES):
+        return None
+    age_ms = duration_ms(terms.get("remove_after", 0), "remove_after")
+    limits = Limits(terms.get("remove_after_events", 0), terms.get("remove_after_bytes", 0), age_ms)
+    limits.check()
+    return limits
 
 
 def place(topic: str | None, regex: str | None = None) -> tuple[str, Match]:

@@ -34,7 +34,7 @@ from holdfast.event.event import (
     is_json,
     unreadable_head,
 )
-from holdfast.wire.message import Death as TravellingDeath
+from holdfast.wire.message_part import Death as TravellingDeath
 
 if TYPE_CHECKING:
     from holdfast.client.receipt import Receipt

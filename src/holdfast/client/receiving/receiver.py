@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from holdfast.client import checks
 from holdfast.client.checks import ConfirmMode
-from holdfast.client.link.waiters import Waiters
+from holdfast.client.link.waiters import Waiters, until_given_up
 from holdfast.client.receiving.confirm_modes import MODES
 from holdfast.client.receiving.credit.prefetch_watch import PrefetchWatch
 from holdfast.client.receiving.credit.receive_credit import ReceiveCredit
@@ -45,8 +45,9 @@ from holdfast.errors import (
     OutcomeUnknown,
     Refused,
     SubscriptionInUse,
+    SubscriptionRemoved,
     TimedOut,
-)
+)  # fmt: skip
 from holdfast.event.batch import Batch
 from holdfast.event.position import Ranges
 from holdfast.wire.frame import Attach, Buffer, DetachReceiver, Slice
@@ -55,8 +56,7 @@ if TYPE_CHECKING:
     from holdfast.client.connection.session import Session
 
 NOT_OPEN = "the receiver is not open; use it inside `async with destination.receive() as incoming`"
-# A subscription that has one receiver, whose link is lost, is asked for again after this.
-IN_USE_AGAIN_S = 0.1
+REMOVED = "subscription {!r} of {!r} was removed while there was no link; subscribe again for new events"
 
 
 class Receiver:
@@ -77,9 +77,7 @@ class Receiver:
         """`credit`: None for as much as the program needs. `confirm`: the mode, if it is not the session's."""
         name = session.confirm if confirm is None else checks.confirm_mode(confirm)
         make_mode, pace = MODES[name]
-        self.session = session
-        self.destination = destination
-        self.subscription = subscription
+        self.session, self.destination, self.subscription = session, destination, subscription
         self.number = session.next_receiver()
         self.held = Held()
         self.buffer = ReceiveBuffer(destination, session.connection.server_time.now_ms)
@@ -89,10 +87,10 @@ class Receiver:
         self.mode = make_mode(session, name, pace, self.buffer, self.credit, self._until_one_is_here, timeout)
         self.outbox = VerdictOutbox(session, self.number, destination, self.held, self.end, self.buffer.handed_last)
         self.verdicts = VerdictBuffer(session.connection.loop, self.outbox, self.held, self.mode, self._refusal)
-        self._kind: Kind = kind
-        self._asked = asked
+        self._kind, self._asked = kind, asked
         self._end: HoldfastError | None = Closed(NOT_OPEN)
         self._was_opened = False
+        self._made_at = 0  # which subscription of this name it is; 0 where the server does not say
         self._waiters = Waiters()  # for an event, or the end
         self.is_recovered = False  # the program gave everything back itself, by recovering
 
@@ -111,14 +109,14 @@ class Receiver:
         while True:
             try:
                 asked_s = self._loop.time()
-                await self.session.ask_again(self.attaching, deadline - asked_s)
+                self._attached(await self.session.ask_again(self.attaching, deadline - asked_s))
                 self.credit.window.note_round_trip(self._loop.time() - asked_s)
                 break
             except OutcomeUnknown:
                 self.session.detach_later(self.number)
                 raise
             except SubscriptionInUse as problem:
-                await self._until_given_up(problem, deadline)
+                await until_given_up(problem, deadline)
         self._was_opened, self._end = True, None
         self.session.receivers[self.number] = self
         self.credit.count_anew()
@@ -180,19 +178,22 @@ class Receiver:
 
     async def _attach_again(self, deadline: float) -> Ranges:
         """Attach on a new link; the events that it holds no longer."""
-        self._asked = self._asked._replace(replace=False)  # it was replaced once; a later change is another program's wish
+        # It was replaced, or taken over, once: a later change is another program's wish.
+        self._asked = self._asked._replace(replace=False, take_over=False)
         while True:
             try:
-                answer = await self.session.ask_now(self.attaching, deadline, self.session.number)
-                return Ranges.from_bytes(answer.get("lost", b"")) if isinstance(answer, dict) else Ranges()
+                return self._attached(await self.session.ask_now(self.attaching, deadline, self.session.number))
             except SubscriptionInUse as problem:  # our own former session may still be on its way out
-                await self._until_given_up(problem, deadline)
+                await until_given_up(problem, deadline)
 
-    async def _until_given_up(self, problem: SubscriptionInUse, deadline: float) -> None:
-        """Wait a little if the present receiver has lost its link: the server soon gives it up, unless it comes back."""
-        if not problem.fields.get("is_holder_away") or self._loop.time() + IN_USE_AGAIN_S >= deadline:
-            raise problem
-        await asyncio.sleep(IN_USE_AGAIN_S)
+    def _attached(self, answer: Any) -> Ranges:
+        """The events that it holds no longer. SubscriptionRemoved if its durable subscription was gone, and is made anew."""
+        told = answer if isinstance(answer, dict) else {}
+        before, self._made_at = self._made_at, told.get("made_at", 0)
+        if before and self._made_at != before and self.subscription and self._asked.is_durable:
+            self.session.detach_later(self.number)
+            raise SubscriptionRemoved(REMOVED.format(self.subscription, self.destination), subscription=self.subscription)
+        return Ranges.from_bytes(told.get("lost", b""))
 
     # --- handing out -------------------------------------------------------------------------------------------------
 

@@ -55,7 +55,7 @@ class Queue:
         self._backlog: Backlog | None = None
         self.is_used = False  # something was placed or restored here; otherwise there is no backlog yet
         self._receivers: Receivers | None = None
-        if settings.bytes_max:
+        if self.counts_bytes:
             self.configure(settings)
         self.owner = ""  # the session it belongs to and goes with
         self.is_unconfigured = False  # it came into being on first use, and nobody has given it a setting
@@ -82,6 +82,11 @@ class Queue:
         return not self._receivers
 
     @property
+    def counts_bytes(self) -> bool:
+        """Whether a limit is set in bytes."""
+        return bool(self.settings.bytes_max)
+
+    @property
     def key(self) -> BacklogKey:
         return (self.name, "")
 
@@ -98,10 +103,15 @@ class Queue:
             backlog.sizes.put(backlog.next_slot - 1, batch.size)
         return Placed(self.key, position.of(batch.entry), batch.events)
 
+    def copy_from(self, other: Queue) -> None:
+        """Let everything wait here that waits in another queue, at the same positions and places. Nothing has waited here yet."""
+        if other.is_used:
+            self._backlog, self.is_used = other.backlog.copy(), True
+
     def configure(self, settings: Settings) -> None:
-        """Use these settings from now on. Batches placed while no high water was set in bytes are not counted in bytes."""
+        """Use these settings from now on. Batches placed while bytes were not counted are not counted later, either."""
         self.settings = settings
-        if not settings.bytes_max:
+        if not self.counts_bytes:
             if self._backlog is not None:
                 self._backlog.sizes = None
         elif self.backlog.sizes is None:

@@ -10,6 +10,7 @@ Events that wait in a subscription that ends are not dead: its recipient wants n
 
     selector       it takes only events for which the condition is TRUE; the others are not meant for it
     no_local       it takes no events of its own client
+    limits         past one of them it is removed, instead of holding producers back (see `removal`)
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 from holdfast.destination.backlog.bodies import Bodies
-from holdfast.destination.effect import BacklogKey
+from holdfast.destination.effect import BacklogKey, Holder
 from holdfast.destination.name import check_letters
+from holdfast.destination.removal import NO_LIMITS, Limits
 from holdfast.destination.settings import Settings
 from holdfast.destination.state.queue import Queue
-from holdfast.errors import BadPattern
+from holdfast.destination.state.receivers import user_of
+from holdfast.errors import BadPattern, SubscriptionInUse
 from holdfast.event.pattern import Pattern
 from holdfast.event.selector.selector import Selector, stored_selector
 
@@ -37,6 +40,7 @@ class Terms(NamedTuple):
     selector: str = ""
     no_local: bool = False
     client: str = ""  # with no_local: the client whose events it does not take
+    limits: Limits = NO_LIMITS
 
     @property
     def kind(self) -> str:
@@ -56,9 +60,9 @@ class Subscription(Queue):
     kind = "subscription"
 
     def __init__(self, topic: str, name: str, settings: Settings, bodies: Bodies, terms: Terms | None = None) -> None:
+        self.terms = terms or Terms()
         super().__init__(name, settings, bodies)
         self.topic = topic
-        self.terms = terms or Terms()
         self.owner = self.terms.owner
         self.made_at = 0  # the entry that made it: a subscription made again is another one
         self.confirmed_up_to = 0  # a place: everything before it was confirmed at once (see `places`)
@@ -86,9 +90,52 @@ class Subscription(Queue):
         return not self.terms.is_durable and not self.owner
 
     @property
+    def counts_bytes(self) -> bool:
+        return bool(self.settings.bytes_max or self.terms.limits.bytes)
+
+    def limit_passed(self, oldest: int = 0) -> str:
+        """Which of its limits is passed, in a sentence; "" for none. `oldest` is the entry of an event that has waited too long,
+        if it still waits."""
+        limits = self.terms.limits
+        if not limits.is_any or not self.is_used:
+            return ""
+        size = self.backlog.sizes.total if self.backlog.sizes is not None else 0
+        return limits.passed(self.backlog.waiting, size, bool(oldest) and self.backlog.needs(oldest))
+
+    @property
     def is_for_one(self) -> bool:
         """At most one receiver at a time."""
         return not self.terms.is_shared
+
+    def taken_over_by(self, session: str) -> list[Holder]:
+        """The receivers that go when one of this session takes over: those of other sessions of its user. SubscriptionInUse where
+        it may not.
+
+        A receiver of the same session stays: verdicts are checked by session, so one that was detached could still give them.
+        """
+        if not self.is_for_one or not self.is_durable:
+            raise SubscriptionInUse(
+                f"{self.title} {self.terms.kind}; only a durable one for one receiver is taken over: leave take_over out",
+                subscription=self.name,
+            )
+        if self.receivers.owners():
+            raise SubscriptionInUse(
+                f"{self.title} is owned by session '{self.receivers.owners()[0][0]}', which reads it by place as a Spark query "
+                "does, and is not taken over; stop that query, or close that reading",
+                subscription=self.name,
+            )
+        others = [holder for holder, _ in self.receivers if holder[0] != session]
+        if len(others) < len(self.receivers):
+            raise SubscriptionInUse(
+                f"{self.title} has a receiver of this very session; close that one, or use another subscription",
+                subscription=self.name,
+            )
+        if any(user_of(other) != user_of(session) for other, _ in others):
+            raise SubscriptionInUse(
+                f"{self.title} has a receiver of another user, who alone may take it over; close that one first",
+                subscription=self.name,
+            )
+        return others
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -100,6 +147,7 @@ class Subscription(Queue):
             "is_shared": self.terms.is_shared,
             "no_local": self.terms.no_local,
             "selector": self.terms.selector or None,
+            **self.terms.limits.describe(),
             "pattern": None,
         }
 

@@ -49,6 +49,7 @@ def _delete(asked: arguments.Delete, now_ms: int) -> Maker:
 
 def _subscribe(asked: arguments.Subscribe, now_ms: int) -> Maker:
     parse_optional(asked.selector)
+    limits, _ = asked.limits()
     return lambda origin, token: command.Subscribe(
         asked.topic,
         asked.name,
@@ -61,12 +62,18 @@ def _subscribe(asked: arguments.Subscribe, now_ms: int) -> Maker:
         asked.shared,
         asked.no_local,
         replace=asked.replace,
+        limits=limits,
     )
+
+
+def _subscribe_like(asked: arguments.SubscribeLike, now_ms: int) -> Maker:
+    return lambda origin, token: command.SubscribeLike(asked.key, asked.name, asked.like, asked.replace, origin, token)
 
 
 def _ensure_subscription(asked: arguments.EnsureSubscription, now_ms: int) -> Maker:
     parse_optional(asked.selector or "")
-    given = [name for name in ("selector", "shared", "no_local") if getattr(asked, name) is not None]
+    limits, limited = asked.limits()
+    given = [*(name for name in ("selector", "shared", "no_local") if getattr(asked, name) is not None), *limited]
     return lambda origin, token: command.EnsureSubscription(
         asked.topic,
         asked.name,
@@ -81,6 +88,7 @@ def _ensure_subscription(asked: arguments.EnsureSubscription, now_ms: int) -> Ma
         replace=asked.replace,
         given=given,
         update=asked.update,
+        limits=limits,
     )
 
 
@@ -107,6 +115,7 @@ COMMANDS: dict[str, Prepare] = {
     "delete": _delete,
     "empty": _empty,
     "subscribe": _subscribe,
+    "subscribe_like": _subscribe_like,
     "ensure_subscription": _ensure_subscription,
     "unsubscribe": _unsubscribe,
 }

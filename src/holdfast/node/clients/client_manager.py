@@ -33,7 +33,7 @@ from holdfast.bus.message import (
 from holdfast.channel.channel import Channel, Pressure, Purpose, Receipt
 from holdfast.destination import command
 from holdfast.destination.settings import of_first_use
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, by_code
 from holdfast.event import identifier
 from holdfast.event.position import Ranges
 from holdfast.node.administration.arguments import Arguments
@@ -336,7 +336,9 @@ class ClientManager:
         elif isinstance(message, NoLongerHeld):
             self._lost[message.session, message.receiver] = message.lost
         elif isinstance(message, ReceiverGone):
-            link = self.links.get(message.session)
+            link, session = self.links.get(message.session), self.sessions.get(message.session)
+            if session is not None:
+                session.close_receiver(message.receiver, by_code(message.code, message.sentence, {}))
             if link is not None:
                 link.receiver_gone(message)
         elif isinstance(message, Watermark):

@@ -58,13 +58,18 @@ class DeadAndDetach:
         await self._channel.append(command.encode(noted), Purpose.UPKEEP)
 
     def detach_session(self, session: str, seen: Iterable[Returning], unseen: Iterable[Returning]) -> None:
-        """Detach a session that did not come back. The events its programs were handed (`seen`) count as delivered (rule 5). The
-        others do not, but come again marked: its programs may have been handed them too, and others have had later ones."""
+        """Detach a session that did not come back, and release what it holds."""
+        self.release(session, seen, unseen)
+        self._detach(session, 0)
+
+    def release(self, session: str, seen: Iterable[Returning], unseen: Iterable[Returning]) -> None:
+        """Release the events of a session that is about to be detached. Those its programs were handed (`seen`) count (rule 5).
+        The others do not, but come again marked: its programs may have been handed them too, and others have had later
+        ones."""
         for returning, is_counted in ((seen, True), (unseen, False)):
             for key, ranges in returning:
                 for part in ranges.portions(command.RANGES_MAX):
                     self._release(key, session, part, is_counted)
-        self._detach(session, 0)
 
     def _release(self, key: BacklogKey, session: str, ranges: Ranges, is_counted: bool) -> None:
         released = command.Release(

@@ -18,6 +18,8 @@ from holdfast.destination import effect
 from holdfast.destination.delivery.delivery import Delivery
 from holdfast.destination.directory import Directory
 from holdfast.destination.effect import Holder
+from holdfast.destination.state.subscription import Subscription
+from holdfast.errors import SubscriptionInUse
 from holdfast.event.position import Ranges
 from holdfast.node.clock import Clock
 from holdfast.node.delivering.dead_and_detach import DeadAndDetach
@@ -31,7 +33,8 @@ from holdfast.node.reading.shared_turn import SharedTurn
 BacklogKey = effect.BacklogKey
 # Effects that change nothing for deliveries.
 _NOT_DELIVERED = (
-    effect.Answer, effect.Claimed, effect.BacklogCreated, effect.Died, effect.ReturnedOften, effect.WindowShortened
+    effect.Answer, effect.Claimed, effect.BacklogCreated, effect.Died, effect.ReturnedOften, effect.WindowShortened,
+    effect.SubscriptionRemoved,
 )  # fmt: skip
 
 
@@ -232,6 +235,20 @@ class Deliverer:
         seen = [(key, self.deliveries[key].seen(holder)) for holder, key in attached]
         unseen = [(key, self.deliveries[key].unseen(holder)) for holder, key in attached]
         self._dead_and_detach.detach_session(session, seen, unseen)
+
+    def prepare_take_over(self, key: BacklogKey, session: str) -> None:
+        """A receiver of this session is about to take over a subscription: its present receiver gets nothing more, and the events
+        handed to its program count as delivered. Nothing is done where the command will be refused."""
+        queue, delivery = self._directory.catalog.queues.get(key), self.deliveries.get(key)
+        if delivery is None or not isinstance(queue, Subscription):
+            return
+        try:
+            former = queue.taken_over_by(session)
+        except SubscriptionInUse:
+            return
+        for holder in former:
+            delivery.revoke(holder)
+            self._dead_and_detach.release(holder[0], [(key, delivery.seen(holder))], [(key, delivery.unseen(holder))])
 
     # --- delivering --------------------------------------------------------------------------------------------------
 
