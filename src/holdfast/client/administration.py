@@ -11,7 +11,6 @@ from holdfast.client.checks import check_name, check_subscription
 from holdfast.client.description import DestinationDescription, Status, SubscriptionDescription, subscriptions_of
 from holdfast.client.destination import Queue, Topic
 from holdfast.client.receiving.receive_options import SubscriptionTerms, place, subscription
-from holdfast.client.receiving.received_event import milliseconds
 from holdfast.client.sending.batch_builder import Kind
 from holdfast.destination.removal import NAMES as LIMIT_NAMES
 from holdfast.destination.settings import Settings, duration_ms
@@ -58,7 +57,7 @@ def checked_settings(given: DestinationSettings) -> dict[str, Any]:
     checked: dict[str, Any] = {in_milliseconds.get(name, name): value for name, value in given.items()}
     for name in in_milliseconds.values():
         if name in checked:
-            checked[name] = milliseconds(checked[name])
+            checked[name] = checks.milliseconds(checked[name])
     if "deduplicate" in checked:
         checked["deduplicate_ms"] = duration_ms(checked.pop("deduplicate"), "deduplicate")
     Settings(**checked)

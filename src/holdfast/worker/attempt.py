@@ -26,8 +26,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from holdfast.client.checks import milliseconds
 from holdfast.client.client import Client
-from holdfast.client.receiving.received_event import ReceivedEvent, milliseconds
+from holdfast.client.receiving.received_event import ReceivedEvent
 from holdfast.client.tracing import processing
 from holdfast.client.transaction import Transaction
 from holdfast.errors import HoldfastError, NoSuchDestination, OutcomeUnknown

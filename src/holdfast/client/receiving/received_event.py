@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import msgspec
 
+from holdfast.client import checks
 from holdfast.client.receiving.death import Death, checked_reason, deaths_of, release_reason
 from holdfast.client.receiving.large_event import EventStream
 from holdfast.client.sending.outgoing import EventFields, OwnFields, SentOn
-from holdfast.errors import BadEvent, BadSetting, Refused, TooLarge
+from holdfast.errors import BadEvent, Refused, TooLarge
 from holdfast.event import identifier
 from holdfast.event.batch import Batch
 from holdfast.event.event import (
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from holdfast.client.receiving.receiver import Receiver
     from holdfast.client.receiving.verdict_buffer import VerdictBuffer
 
-DELAY_SECONDS_MAX = 10 * 365 * 86_400
 # From so many events on, it pays to decode the data of a batch at once.
 TOGETHER_MIN = 4
 # Up to this size on average: large ones are not decoded faster together, and would all stay in memory.
@@ -393,11 +393,5 @@ class ReceivedEvent(Received, eq=False, gc=False):
         return verdicts.noted
 
 
-def milliseconds(delay: float) -> int:
-    if not isinstance(delay, int | float) or not 0 <= delay <= DELAY_SECONDS_MAX:
-        raise BadSetting(f"a delay of {delay!r} s is not possible; give seconds, 0 for at once", delay=delay)
-    return round(delay * 1000)
-
-
 def checked_release(delay: float | None, reason: str | BaseException) -> tuple[int | None, str]:
-    return None if delay is None else milliseconds(delay), release_reason(reason)
+    return None if delay is None else checks.milliseconds(delay), release_reason(reason)
