@@ -253,6 +253,16 @@ class Detached(Refused):
     code = "detached"
 
 
+class SubscriptionRemoved(Detached):
+    """The subscription is gone with all that waited in it: it has passed a limit of its terms (`remove_after…`), or was deleted
+    while this program had no link.
+
+    Subscribe again for new events; what was missed must come from elsewhere.
+    """
+
+    code = "subscription-removed"
+
+
 class Closed(Refused):
     """This program closed the client, receiver, channel or recorder, or never opened it. Open it again."""
 
@@ -281,6 +291,18 @@ class NotAJournal(Refused):
     """The caller named a folder that holds no journal, or something else. Name another folder."""
 
     code = "not-a-journal"
+
+
+class NotABackup(Refused):
+    """The caller named a folder that holds no backup, or that of another journal. Name another folder."""
+
+    code = "not-a-backup"
+
+
+class FolderNotEmpty(Refused):
+    """A backup is restored into an empty folder, and this one holds something. Name another folder, or empty this one."""
+
+    code = "folder-not-empty"
 
 
 class JournalInUse(Refused):
@@ -356,6 +378,12 @@ class JournalDamaged(Damaged):
     """The disk lost or changed a record that was durable. `fields` name file and byte. Copy the folder; call an operator."""
 
     code = "journal-damaged"
+
+
+class BackupDamaged(Damaged):
+    """A file of a backup is missing, or is not the one that was copied. Use an older backup; look at the disk it lies on."""
+
+    code = "backup-damaged"
 
 
 class BatchDamaged(Damaged):

@@ -20,6 +20,7 @@ from holdfast.cli.failure import EXIT_CODES, USAGE
 from holdfast.cli.main import app
 from holdfast.node.login import users_file
 from holdfast.spark.pipelines.running.registry import PIPELINES
+from holdfast.worker.signals import LEFT
 from tests import effort
 from tests.certificates import Authority
 from tests.server_process import ServerProcess
@@ -164,7 +165,7 @@ def test_the_help_of_a_command_has_a_sentence_examples_and_exit_codes(name: str)
     codes = [int(line.split()[0]) for line in _section(command, "Exit codes")]
     assert codes[0] == 0
     assert USAGE in codes
-    assert set(codes) <= {0, USAGE, *EXIT_CODES.values()}
+    assert set(codes) <= {0, USAGE, *EXIT_CODES.values(), LEFT}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -15,7 +15,20 @@ import typer
 from holdfast.cli.continuity import domain, engine
 from holdfast.cli.events import browse, dead, receive, recorder, send, work
 from holdfast.cli.failure import FAULT, INTERRUPTED, USAGE, exit_code_of, report
-from holdfast.cli.operations import admin, bench, destination, journal, lake, pipeline, serve, status, subscription, top, user
+from holdfast.cli.operations import (
+    admin,
+    backup,
+    bench,
+    destination,
+    journal,
+    lake,
+    pipeline,
+    serve,
+    status,
+    subscription,
+    top,
+    user,
+)
 from holdfast.errors import HoldfastError
 
 START_HERE = """\b
@@ -56,6 +69,7 @@ for part in (
     dead,
     admin,
     journal,
+    backup,
     recorder,
     status,
     top,

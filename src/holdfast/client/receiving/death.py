@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from holdfast.destination.command import RELEASE_REASON_LENGTH_MAX
 from holdfast.errors import BadSetting
-from holdfast.wire.message import Death as TravellingDeath
+from holdfast.wire.message_part import Death as TravellingDeath
 
 REASON_LENGTH_MAX = 1_000
 # An exception has more to say: its kind and message, then the last lines of its traceback.

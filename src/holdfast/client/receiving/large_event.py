@@ -36,11 +36,21 @@ Progress = Callable[[int, int], object]
 class EventStream:
     """The data of one event, large or not, read from its beginning once."""
 
-    def __init__(self, session: Session, receiver: int, position: int, large: LargeBody | None, body: Buffer) -> None:
+    def __init__(
+        self,
+        session: Session,
+        receiver: int,
+        position: int,
+        large: LargeBody | None,
+        body: Buffer,
+        backlog: tuple[str, str] = ("", ""),
+    ) -> None:
+        """`receiver` holds the event; 0 where nobody does and it waits in a `backlog`."""
         self.size = large.size if large is not None else len(body)
         self._session = session
         self._receiver = receiver
         self._position = position
+        self._backlog = backlog
         self._large = large
         self._fragments = -(-large.size // large.fragment_bytes) if large is not None else 0
         self._asked = 0
@@ -153,7 +163,8 @@ class EventStream:
     async def _fetch(self, index: int) -> Buffer:
         """Ask for a fragment, again on a new link. Fragments that came before are not asked for again."""
         found: Buffer = await self._session.ask_again(
-            lambda token: ReadFragment(token, self._receiver, self._position, index), self._session.connection.timeout
+            lambda token: ReadFragment(token, self._receiver, self._position, index, *self._backlog),
+            self._session.connection.timeout,
         )
         return found
 
