@@ -30,6 +30,7 @@ from typing import Any, Self, TypeVar
 
 from holdfast.client.client import Client
 from holdfast.client.program import run as run_program
+from holdfast.client.url import URL_VARIABLE
 from holdfast.errors import BadSetting, Closed
 from holdfast.worker.handler import Handler
 from holdfast.worker.retry import RetryPolicy
@@ -45,7 +46,6 @@ Hook = Callable[..., Any]
 RETRIES = 10
 BACKOFF_S = (1.0, 60.0)
 GRACE_S = 30.0
-URL_VARIABLE = "HOLDFAST_URL"
 # How long the rest of the end may take: the hooks, the last verdicts, the close of the client.
 END_S = 30.0
 

@@ -66,6 +66,7 @@ def work(
 
 
 def _work(target: str, processes: int, reload: bool, url: str | None, log_level: str) -> int:
+    from holdfast.client.program import source_of
     from holdfast.worker.processes import end_with_parent
     from holdfast.worker.signals import LEFT, Backstop
     from holdfast.worker.target import load
@@ -74,6 +75,7 @@ def _work(target: str, processes: int, reload: bool, url: str | None, log_level:
         return _work_in_children(target, processes, reload, url, log_level)
     worker = load(target)
     worker.url = url or worker.url
+    worker.name = worker.name or source_of(target.partition(":")[0])  # otherwise all workers of a host had one source
     end_with_parent()
     worker.run()
     Backstop(EXIT_S, lambda: "a thread still runs").arm()
