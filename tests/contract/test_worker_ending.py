@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import holdfast
 from holdfast.errors import Closed, TimedOut
 from holdfast.worker.worker import Worker
 from tests.contract.places import name, server, url  # noqa: F401 (fixtures)
+from tests.server_process import ServerProcess
 from tests.waiting import turn_loop, until
 from tests.working import emptied
 
@@ -195,3 +197,30 @@ async def test_hooks_frame_the_work_and_the_client_is_there_for_them(url: str, n
         await emptied(worker.client, name)
 
     assert told == ["start", "event", "stop"]
+
+
+async def test_a_worker_whose_server_is_gone_stops_all_the_same_and_says_what_is_lost(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("holdfast.worker.service.CLOSE_S", 0.05)
+    began, go_on = asyncio.Event(), asyncio.Event()
+    with ServerProcess(tmp_path / "data") as process:
+        worker = Worker(process.url)
+
+        @worker.queue("jobs")
+        async def handle(data: Any) -> None:
+            began.set()
+            await go_on.wait()
+
+        await worker.start()
+        await worker.client.queue("jobs").send("done, and nobody heard")
+        await asyncio.wait_for(began.wait(), 10)
+        process.kill()
+        await until(lambda: not worker.client.is_linked, "the link is lost")
+        go_on.set()
+        await asyncio.wait_for(worker.stop(), 20)
+
+    assert "the last verdicts may be lost, and their events come again" in caplog.text
+    assert worker.left == []

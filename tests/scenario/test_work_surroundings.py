@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import holdfast.blocking
-from tests.scenario.test_work import PROGRAM, has, lines, send, server, working
+from tests.scenario.test_work import server
+from tests.scenario.work_process import PROGRAM, has, lines, send, working
 from tests.server_process import ServerProcess
 from tests.waiting import wait_until
 

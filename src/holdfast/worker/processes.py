@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
+from holdfast.client.program import INTERRUPTED
 from holdfast.worker.signals import LEFT
 
 log = logging.getLogger("holdfast.worker")
@@ -95,7 +96,7 @@ class Processes:
         self._stamps: dict[Path, float] = {}
 
     def run(self) -> int:
-        """Keep all of them running until SIGTERM or SIGINT; return when all have ended: LEFT if one left a handler, or else 0."""
+        """Keep all of them running until SIGTERM or SIGINT; return the exit code when all have ended."""
         before = {number: signal.signal(number, self._tell) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             self._stamps = dict(self._files())
@@ -105,7 +106,7 @@ class Processes:
                 time.sleep(LOOK_S)
                 self._look()
             self._end()
-            return LEFT if any(child.code == LEFT for child in self._children) else 0
+            return self._exit_code()
         finally:
             for child in self._children:
                 child.tell(signal.SIGKILL)
@@ -129,6 +130,11 @@ class Processes:
             child.tell(signal.SIGTERM)
         while any(child.is_running for child in self._children) and self._told < 2:
             time.sleep(LOOK_S / 4)
+
+    def _exit_code(self) -> int:
+        if any(child.is_running for child in self._children):  # they are killed
+            return INTERRUPTED
+        return LEFT if any(child.code == LEFT for child in self._children) else 0
 
     def _restart(self) -> None:
         log.info("a file has changed: the worker is started again")

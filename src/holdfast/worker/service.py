@@ -33,6 +33,8 @@ log = logging.getLogger("holdfast.worker")
 # When a receiver ended, it is opened again after a pause that doubles from the first of these to the second.
 PAUSE_FIRST_S = 0.5
 PAUSE_LONGEST_S = 30.0
+# How long the last verdicts may take, also where there is no link at the moment.
+CLOSE_S = 5.0
 # How long a handler may take to end once it was cancelled.
 CANCELLED_S = 5.0
 
@@ -55,6 +57,7 @@ class Service:
         self._ready = asyncio.Event()
         self._taking: list[asyncio.Task[None]] = []
         self._closing = asyncio.Event()
+        self._is_cut = False
 
     async def start(self) -> None:
         """Return when events come, or another has the subscription. What the server refuses is raised: a bad selector, a missing
@@ -147,7 +150,7 @@ class Service:
         try:
             yield await self._incoming(session).open(), session
         finally:
-            if not self._in_threads:
+            if not self._is_cut:
                 await session.close()
 
     def _incoming(self, session: SessionMethods) -> Incoming:
@@ -175,11 +178,22 @@ class Service:
                     raise
                 self._begin(event, session, slots.release)
         except asyncio.CancelledError:
+            task = asyncio.current_task()
+            assert task is not None
+            task.uncancel()  # it goes on to the end, and time limits on the way are no cancellation
             await incoming.give_back_prefetched()
-            await self._closing.wait()
+            await self._see_through()
         finally:
-            if not self._in_threads:  # otherwise the loop ends, and nobody may have these events while this process lives
+            if not self._is_cut:
                 await _close(incoming, self._handler)
+
+    async def _see_through(self) -> None:
+        """Wait until nothing is in hand. A loop that ends before closes no receiver: nobody may have what a thread works on."""
+        try:
+            await self._closing.wait()
+        except asyncio.CancelledError:
+            self._is_cut = bool(self._in_threads)
+            raise
 
     def _begin(self, event: ReceivedEvent, session: SessionMethods, done: Callable[[], None]) -> None:
         group = event.group
@@ -234,6 +248,6 @@ def _of_another_kind(handler: Handler, problem: SubscriptionInUse) -> Subscripti
 
 async def _close(incoming: Incoming, handler: Handler) -> None:
     try:
-        await incoming.close()
+        await incoming.close(CLOSE_S)
     except HoldfastError as problem:
-        log.warning("%s: %s", handler.title, problem)
+        log.warning("%s: the last verdicts may be lost, and their events come again: %s", handler.title, problem)
