@@ -4,7 +4,7 @@ Four families, told apart by what happened and by what the caller may do:
 
     Refused         nothing happened; do not repeat it as it is
     Unavailable     nothing happened; repeat it later
-    OutcomeUnknown  it may have happened; repeat it with the same id, which the error names
+    OutcomeUnknown  it may have happened; repeat it with the same source and id; the error names the id
     Damaged         stop, and call an operator
 
 Every error has a stable `code` (for programs), a sentence (for people) and its facts as typed `fields` (for both). Errors
@@ -49,8 +49,8 @@ class Unavailable(HoldfastError):
 class OutcomeUnknown(HoldfastError):
     """The call may have happened: its answer was lost. `ids` are the ids of the events it may have happened to.
 
-    Send them again under the same ids (`send(…, id=error.id)`). That is safe where the destination deduplicates. Elsewhere, or
-    with new ids, they may be there twice.
+    Send them again under the same ids (`send(…, id=error.id)`), from a client of the same name or with the same `source`. That
+    is safe where the destination deduplicates. Elsewhere, or with new ids, they may be there twice.
     """
 
     code = "outcome-unknown"
@@ -360,13 +360,18 @@ class DiskFailed(Unavailable):
 
 
 class LinkLost(OutcomeUnknown):
-    """The link broke, or the wait ended, after the request was sent and before its answer came. Repeat it with the same id."""
+    """The link broke, or the wait ended, after the request was sent and before its answer came. Repeat it with the same
+    source and id."""
 
     code = "link-lost"
 
 
 class NoReply(OutcomeUnknown):
-    """A request was accepted, and nobody replied in time. It may be carried out, now or later: ask again only if that is safe."""
+    """A request was accepted, and nobody replied in time. It may be carried out, now or later: ask again only if that is safe.
+
+    It is safe with the same source and id (`request(…, id=error.id)`) where the destination deduplicates. A request that was
+    rejected, or went to the dead events, ends like this, too.
+    """
 
     code = "no-reply"
 

@@ -90,18 +90,6 @@ def test_a_target_that_is_no_worker_is_refused_in_a_sentence(target: str, senten
     assert "Traceback" not in done.stderr
 
 
-def test_a_worker_whose_server_is_not_there_says_so(tmp_path: Path) -> None:
-    (tmp_path / "tasks.py").write_text(PROGRAM)
-
-    done = subprocess.run(
-        [sys.executable, "-m", "holdfast", "work", "tasks:worker", "--url", "holdfast://127.0.0.1:1"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-
-    assert done.returncode == 3
-    assert "127.0.0.1:1" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("program", "sentence"),
     [

@@ -160,7 +160,7 @@ class Deliver(Message, frozen=True):
 
 class Settle(Message, frozen=True):
     """The verdict of a recipient on positions it holds: confirm, release (after delay_ms; counted unless the program never saw
-    them), reject (reason; code "unreadable" when their heads cannot be read).
+    them), reject (reason; code "unreadable" when their heads cannot be read, "failed" when a worker failed to its last try).
     """
 
     KIND = 12
@@ -172,7 +172,7 @@ class Settle(Message, frozen=True):
     delay_ms: int = 0
     is_counted: bool = True
     reason: str = ""
-    code: Literal["", "unreadable"] = ""
+    code: Literal["", "unreadable", "failed"] = ""
     number: int = 0  # counts the verdicts of this receiver from 1 on; a repetition on another link has the same number
     events: int = 0  # how many events it is about; 0: not said
     handed: int = 0  # as in Credit

@@ -110,7 +110,7 @@ class Signature(NamedTuple):
                 return msgspec.json.decode(event.body, type=wanted, dec_hook=_model)
             return msgspec.convert(event.data, wanted, dec_hook=_model)
         except TooLarge as problem:
-            raise Misfit(f"{problem.sentence}; take the event as a ReceivedEvent") from problem
+            raise Misfit(f"{problem.sentence}: annotate the parameter with ReceivedEvent") from problem
         except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as problem:
             said = " ".join(str(problem).split())[:400]
             raise Misfit(f"the data does not fit {getattr(wanted, '__name__', wanted)}: {said}") from problem

@@ -1,7 +1,8 @@
 """An attempt: one event, handed to its handler once, and the verdict that follows.
 
     returns                     confirmed; a value that is not None is the reply, where one is wanted
-    raises an exception         released with back-off; after the last try rejected, with the traceback's last lines
+    raises an exception         released with back-off; after the last try rejected as failed, with the traceback's last lines
+    ends its process            redelivered; after the last try rejected as failed, before the handler is called
     raises Retry(after)         released for so long, whatever the back-off says
     raises Reject(reason)       rejected at once
     raises SystemExit           as an exception: a worker ends when it is told to, never because a handler calls sys.exit
@@ -194,6 +195,19 @@ async def _reply_in_transaction(
     await transaction.queue(event.reply_to).send(value, correlation_id=event.correlation_id or event.id)
 
 
+def give_up_if_used_up(handler: Handler, event: ReceivedEvent) -> bool:
+    """Reject an event all of whose tries were begun, and the last ended with its process; whether it was so."""
+    if not handler.retry.is_used_up(event.deliveries):
+        return False
+    reason = (
+        f"delivered {event.deliveries} times, and not tried again (retries={handler.retry.retries} of {handler.title}); the last "
+        "time it got no verdict: its process ended, or its handler was cancelled"
+    )
+    log.error("%s does not take event %s; it goes to the dead events: %s", handler.title, event.id, reason)
+    event.reject(reason, code="failed")
+    return True
+
+
 def fail(handler: Handler, event: ReceivedEvent, problem: Exception) -> None:
     """Give the verdict on an event whose handler raised this."""
     if event.is_decided:
@@ -210,7 +224,7 @@ def fail(handler: Handler, event: ReceivedEvent, problem: Exception) -> None:
         log.error(
             "%s failed on event %s for the last time; it goes to the dead events", handler.title, event.id, exc_info=problem
         )
-        event.reject(problem)
+        event.reject(problem, code="failed")
         return
     log.warning(
         "%s failed on event %s, delivery %d; it is tried again in %g s: %r",

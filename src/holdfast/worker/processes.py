@@ -104,10 +104,7 @@ class Processes:
                 child.start()
             while not self._told:
                 time.sleep(LOOK_S)
-                if self._has_changed():
-                    self._restart()
-                for child in self._children:
-                    child.look()
+                self._look()
             self._end()
             return self._exit_code()
         finally:
@@ -115,6 +112,14 @@ class Processes:
                 child.tell(signal.SIGKILL)
             for number, action in before.items():
                 signal.signal(number, action)
+
+    def _look(self) -> None:
+        if self._told:  # and so were the children, if the whole group was: those that ended are not started again
+            return
+        if self._has_changed():
+            self._restart()
+        for child in self._children:
+            child.look()
 
     def _tell(self, number: int, frame: FrameType | None) -> None:
         self._told += 1

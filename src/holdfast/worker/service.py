@@ -24,7 +24,7 @@ from holdfast.client.client_session import SessionMethods
 from holdfast.client.receiving.incoming import Incoming
 from holdfast.client.receiving.received_event import ReceivedEvent
 from holdfast.errors import HoldfastError, Refused, SubscriptionInUse
-from holdfast.worker.attempt import attempt, attempt_in_transaction
+from holdfast.worker.attempt import attempt, attempt_in_transaction, give_up_if_used_up
 from holdfast.worker.handler import Handler
 from holdfast.worker.threads import Threads
 
@@ -126,6 +126,8 @@ class Service:
                     await self._take(incoming, session)
                 return
             except SubscriptionInUse as problem:
+                if "shared_asked" in problem.fields and not self._ready.is_set():  # waiting would not change that
+                    raise _of_another_kind(self._handler, problem) from problem
                 self._ready.set()  # to take over; the other handlers need not wait for that
                 log.warning("%s waits: %s", self._handler.title, problem)
             except HoldfastError as problem:
@@ -217,6 +219,8 @@ class Service:
         try:
             if before is not None:
                 await asyncio.wait({before})
+            if give_up_if_used_up(self._handler, event):
+                return
             if self._handler.is_transactional:
                 transaction = session.transaction()
                 await attempt_in_transaction(self._handler, event, self._client, self._in_thread, transaction)
@@ -232,6 +236,15 @@ class Service:
         running = self._in_threads[task] = self._threads.call(function, arguments)
         running.add_done_callback(lambda _: self._in_threads.pop(task))
         return running
+
+
+def _of_another_kind(handler: Handler, problem: SubscriptionInUse) -> SubscriptionInUse:
+    wanted = "shares its subscription" if handler.options["shared"] else "does not share its subscription"
+    return SubscriptionInUse(
+        f"{handler.title} {wanted}: {problem.sentence}. A worker shares its subscription unless the handler says shared=False; "
+        "what creates the subscription beforehand must say the same",
+        **problem.fields,
+    )
 
 
 async def _close(incoming: Incoming, handler: Handler) -> None:

@@ -30,10 +30,11 @@ from typing import Any, Self, TypeVar
 
 from holdfast.client.client import Client
 from holdfast.client.program import run as run_program
-from holdfast.errors import BadSetting, Closed
+from holdfast.client.url import URL_VARIABLE
+from holdfast.errors import BadSetting, Closed, TimedOut, Unreachable
 from holdfast.worker.handler import Handler
 from holdfast.worker.retry import RetryPolicy
-from holdfast.worker.service import CANCELLED_S, InHand, Service
+from holdfast.worker.service import CANCELLED_S, PAUSE_FIRST_S, PAUSE_LONGEST_S, InHand, Service
 from holdfast.worker.signals import Backstop, Signals
 from holdfast.worker.threads import Threads
 
@@ -45,7 +46,6 @@ Hook = Callable[..., Any]
 RETRIES = 10
 BACKOFF_S = (1.0, 60.0)
 GRACE_S = 30.0
-URL_VARIABLE = "HOLDFAST_URL"
 # How long the rest of the end may take: the hooks, the last verdicts, the close of the client.
 END_S = 30.0
 
@@ -53,14 +53,16 @@ END_S = 30.0
 class Worker:
     """Handlers, and the client they work with."""
 
-    def __init__(self, url: str | None = None, *, name: str = "", grace: float = GRACE_S) -> None:
+    def __init__(self, url: str | None = None, *, name: str = "", grace: float = GRACE_S, wait: bool = True) -> None:
         """`url`: where the events are; without it, HOLDFAST_URL says so when the worker starts. `grace`: seconds that handlers
-        have to finish when the worker is told to stop."""
+        have to finish when the worker is told to stop. `wait`: `run` and `serve` wait for a server that does not answer yet;
+        otherwise, and in `async with worker`, that is Unreachable."""
         if not isinstance(grace, int | float) or not grace >= 0:
             raise BadSetting(f"grace={grace!r} is not a number of seconds", setting="grace")
         self.url = url
         self.name = name
         self.grace = float(grace)
+        self.wait = wait
         self.handlers: list[Handler] = []
         self.on_start_hooks: list[Hook] = []
         self.on_stop_hooks: list[Hook] = []
@@ -189,7 +191,7 @@ class Worker:
             stop.set()
 
         with Signals(tell, arm):
-            told, starting = asyncio.create_task(stop.wait()), asyncio.create_task(self.start())
+            told, starting = asyncio.create_task(stop.wait()), asyncio.create_task(self._start(is_patient=self.wait))
             try:
                 await asyncio.wait({told, starting}, return_when=asyncio.FIRST_COMPLETED)
                 if not starting.done():
@@ -218,7 +220,10 @@ class Worker:
             yield
 
     async def start(self) -> None:
-        """Open the client, call the hooks, and begin to take events."""
+        """Open the client, call the hooks, and begin to take events. Unreachable when no server answers."""
+        await self._start(is_patient=False)
+
+    async def _start(self, *, is_patient: bool) -> None:
         if self._client is not None or self._is_starting:
             raise Closed("the worker runs already; stop it first, or make another Worker")
         if not self.handlers:
@@ -230,7 +235,7 @@ class Worker:
             raise BadSetting(f"the worker has no URL; give it one, or set {URL_VARIABLE}", setting="url")
         self._is_starting = True
         try:
-            self._client = client = await Client(url, name=self.name).open()
+            self._client = client = await self._open(url, is_patient)
         finally:
             self._is_starting = False
         self._services, self._threads, self._ending, self.left = [], Threads(), asyncio.Lock(), []
@@ -246,6 +251,19 @@ class Worker:
             except Exception:  # what failed first says more
                 log.exception("the worker could not be started, nor stopped in good order")
             raise
+
+    async def _open(self, url: str, is_patient: bool) -> Client:
+        """Open the client. A patient worker tries until a server answers, with the pauses of a lost receiver."""
+        pause_s = PAUSE_FIRST_S
+        while True:
+            try:
+                return await Client(url, name=self.name).open()
+            except (Unreachable, TimedOut) as problem:
+                if not is_patient:
+                    raise
+                log.warning("the worker waits for its server, and tries again in %g s: %s", pause_s, problem)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_LONGEST_S)
 
     async def stop(self) -> None:
         """Finish what is in hand within the grace, give back the rest, call the hooks, and close the client.

@@ -18,6 +18,7 @@ Target = Annotated[
     str, typer.Argument(metavar="MODULE:WORKER", help="A module and the Worker in it, such as orders.tasks:worker.")
 ]
 Processes = Annotated[int, typer.Option("--processes", metavar="N", min=1, max=1_000, help="Run it in so many processes.")]
+Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for a server that does not answer yet, or exit with 3.")]
 Reload = Annotated[bool, typer.Option("--reload", help="Start it again when a Python file below this folder changes.")]
 WorkerUrl = Annotated[
     str | None,
@@ -48,14 +49,15 @@ def add_to(app: typer.Typer) -> None:
 
 
 def work(
-    target: Target, processes: Processes = 1, reload: Reload = False, url: WorkerUrl = None, log_level: LogLevel = "info"
-) -> None:
+    target: Target, processes: Processes = 1, reload: Reload = False, wait: Wait = True, url: WorkerUrl = None,
+    log_level: LogLevel = "info",
+) -> None:  # fmt: skip
     from holdfast.cli.operations import server_log
     from holdfast.errors import BadSetting, HoldfastError
 
     server_log.begin(log_level)
     try:
-        code = _work(target, processes, reload, url, log_level)
+        code = _work(target, processes, reload, wait, url, log_level)
     except HoldfastError:
         raise
     except Exception as problem:  # of the program: its module, or a hook
@@ -65,22 +67,24 @@ def work(
         raise typer.Exit(code)
 
 
-def _work(target: str, processes: int, reload: bool, url: str | None, log_level: str) -> int:
+def _work(target: str, processes: int, reload: bool, wait: bool, url: str | None, log_level: str) -> int:
+    from holdfast.client.program import source_of
     from holdfast.worker.processes import end_with_parent
     from holdfast.worker.signals import LEFT, Backstop
     from holdfast.worker.target import load
 
     if processes > 1 or reload:
-        return _work_in_children(target, processes, reload, url, log_level)
+        return _work_in_children(target, processes, reload, wait, url, log_level)
     worker = load(target)
-    worker.url = url or worker.url
+    worker.url, worker.wait = url or worker.url, worker.wait and wait
+    worker.name = worker.name or source_of(target.partition(":")[0])  # otherwise all workers of a host had one source
     end_with_parent()
     worker.run()
     Backstop(EXIT_S, lambda: "a thread still runs").arm()
     return LEFT if worker.left else 0
 
 
-def _work_in_children(target: str, processes: int, reload: bool, url: str | None, log_level: str) -> int:
+def _work_in_children(target: str, processes: int, reload: bool, wait: bool, url: str | None, log_level: str) -> int:
     from holdfast.worker.processes import Processes
     from holdfast.worker.target import load
 
@@ -91,7 +95,7 @@ def _work_in_children(target: str, processes: int, reload: bool, url: str | None
             raise
     else:
         _check_shared(url or loaded.url, processes)
-    command = [sys.executable, "-m", "holdfast", "work", target, "--log-level", log_level]
+    command = [sys.executable, "-m", "holdfast", "work", target, "--log-level", log_level, "--wait" if wait else "--no-wait"]
     return Processes([*command, *(["--url", url] if url else [])], processes, Path.cwd() if reload else None).run()
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import glob
 import hashlib
 import os
 from collections import deque
@@ -105,8 +106,10 @@ class EventStream:
         return bytes(found)
 
     async def save(self, path: str | os.PathLike[str], *, progress: Progress | None = None) -> None:
-        """Write the rest of the stream to a file, which gets its name only when it is whole and on disk."""
+        """Write the rest of the stream to a file, which gets its name only when it is whole and on disk. Parts of it that killed
+        processes of this machine left behind are removed."""
         target = Path(path)
+        await asyncio.to_thread(_remove_stale, target)
         partial = target.with_name(f".{target.name}.{os.getpid()}-{self._position}.partial")
         written = 0
         try:
@@ -176,6 +179,25 @@ class EventStream:
                 "discard them and read it again",
                 position=self._position,
             )
+
+
+def _remove_stale(target: Path) -> None:
+    """Remove parts of this file whose process has ended."""
+    for found in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):
+        process, dash, _ = found.name.removeprefix(f".{target.name}.").partition("-")
+        if dash and process.isdecimal() and not _runs(int(process)):
+            with contextlib.suppress(OSError):
+                found.unlink()
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # of another user
+        return True
+    return True
 
 
 def _finish(file: BinaryIO, partial: Path, target: Path) -> None:

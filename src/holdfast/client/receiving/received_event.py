@@ -40,7 +40,7 @@ from holdfast.wire.message_part import Death as TravellingDeath
 if TYPE_CHECKING:
     from holdfast.client.receipt import Receipt
     from holdfast.client.receiving.receiver import Receiver
-    from holdfast.client.receiving.verdict_buffer import VerdictBuffer
+    from holdfast.client.receiving.verdict_buffer import Code, VerdictBuffer
 
 # From so many events on, it pays to decode the data of a batch at once.
 TOGETHER_MIN = 4
@@ -170,8 +170,7 @@ class Received(SentOn, msgspec.Struct, eq=False, gc=False):
         found = self._slice.batch.body(self._index)
         if not len(found) and self.is_large:
             raise TooLarge(
-                f"the event at {self.position} has {self.size} bytes and is not in memory; "
-                "read it with `async with event.open_stream() as stream`",
+                f"the event at {self.position} has {self.size} bytes and is not in memory; read it with event.open_stream()",
                 position=self.position,
                 size=self.size,
             )
@@ -274,8 +273,8 @@ class Received(SentOn, msgspec.Struct, eq=False, gc=False):
         """
         if self.is_large:
             raise TooLarge(
-                f"the event at {self.position} has {self.size} bytes and is not in memory; send it on with "
-                "`async with event.open_stream() as stream: await queue.send_stream(stream)`",
+                f"the event at {self.position} has {self.size} bytes and is not in memory; send it on "
+                "with queue.send_stream(stream), where event.open_stream() opens the stream",
                 position=self.position,
                 size=self.size,
             )
@@ -384,12 +383,13 @@ class ReceivedEvent(Received, eq=False, gc=False):
             verdicts.note("release", self.position, self._slice.generation, delay_ms, said)
         return verdicts.noted
 
-    def reject(self, reason: str | BaseException) -> Awaitable[None]:
-        """Refuse it for good. The reason, in words or as an exception, is kept with it among the dead events."""
+    def reject(self, reason: str | BaseException, *, code: Code = "") -> Awaitable[None]:
+        """Refuse it for good. The reason, in words or as an exception, is kept with it among the dead events. A worker says the
+        code `failed` after the last try."""
         said = checked_reason(reason)
         verdicts: VerdictBuffer = self._slice.origin.verdicts
         if self._decide("rejected"):
-            verdicts.note("reject", self.position, self._slice.generation, reason=said)
+            verdicts.note("reject", self.position, self._slice.generation, reason=said, code=code)
         return verdicts.noted
 
 

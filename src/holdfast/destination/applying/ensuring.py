@@ -101,8 +101,14 @@ def _text(selector: str) -> str:
 
 def _differ(title: str, differing: dict[str, tuple[Any, Any]], **fields: Any) -> SettingsDiffer:
     named = ", ".join(f"{name} is {_shown(has)} and {_shown(asked)} was asked for" for name, (has, asked) in differing.items())
+    what_next = "ask for what it has, or say update=True (--update) to change it"
+    if "shared" in differing:
+        what_next = (
+            "ask for what it has; shared cannot be changed: delete it first, or say update=True, replace=True "
+            "(--update --replace), which loses what waits in it"
+        )
     return SettingsDiffer(
-        f"{title} is there with other settings: {named}; ask for what it has, or say update=True (--update) to change it",
+        f"{title} is there with other settings: {named}; {what_next}",
         **fields,
         **{name: has for name, (has, _) in differing.items()},
         **{f"{name}_asked": asked for name, (_, asked) in differing.items()},

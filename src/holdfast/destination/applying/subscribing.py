@@ -147,6 +147,8 @@ def _is_kept(found: Subscription, terms: Terms, replace: bool | None) -> bool:
             + (f" (replace=True, --replace, replaces it: {counted(waiting)})" if terms.is_durable and found.is_durable else ""),
             subscription=found.name,
             waiting=waiting,
+            shared=found.terms.is_shared,
+            shared_asked=terms.is_shared,
         )
     if is_same_kind and terms.choice == found.terms.choice:
         return True
