@@ -48,7 +48,8 @@ class ListenerLink(asyncio.Protocol):
         self.is_writable = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # that of uvloop is no child of it
+        transport = cast(asyncio.Transport, transport)  # that of uvloop is none by class
+        self._transport = transport
         if len(self._server.links) >= LINKS_MAX:
             self.end(f"this engine has {LINKS_MAX} links already")
             return
