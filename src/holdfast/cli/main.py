@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.continuity import domain, engine
+from holdfast.cli.continuity import domain, engine, listener
 from holdfast.cli.events import browse, dead, receive, recorder, send, work
 from holdfast.cli.failure import FAULT, INTERRUPTED, USAGE, exit_code_of, report
 from holdfast.cli.operations import (
@@ -79,6 +79,7 @@ for part in (
     lake,
     domain,
     engine,
+    listener,
 ):
     part.add_to(app)
 
