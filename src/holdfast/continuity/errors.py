@@ -39,6 +39,19 @@ class StoreDamaged(Damaged):
     code = "store-damaged"
 
 
+class HistoryGone(Refused):
+    """The history does not reach back to the snapshots of this server, and it cannot be rebuilt from them. Give it one of another
+    server."""
+
+    code = "history-gone"
+
+
+class CommandFailed(Unavailable):
+    """A command of the user, which resets a server or takes a snapshot of it, has failed. `fields` have its exit code."""
+
+    code = "command-failed"
+
+
 class NotTaken(Unavailable):
     """The engine did not take the request: too few servers are current, too many requests are under way, or Holdfast could not
     be reached. Nothing was appended; repeat it."""

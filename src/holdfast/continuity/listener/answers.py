@@ -17,7 +17,7 @@ from holdfast.client.client import Client
 from holdfast.client.destination import Destination
 from holdfast.continuity.answer import Answer, Outcome, Part, body_digest, of_answer, without
 from holdfast.continuity.link.answer_link import AnswerLink, AnswerLinks
-from holdfast.continuity.link.frame import Answered
+from holdfast.continuity.link.frame import Answered, Seen
 from holdfast.continuity.machines.membership import Membership
 from holdfast.continuity.request import CONTENT_TYPE, Request
 from holdfast.errors import HoldfastError
@@ -61,6 +61,12 @@ class Answers:
         """Send an answer over a link, from this byte of its body on."""
         for part in parts_of(transaction, place, outcome, answer, reason, offset):
             link.send(Answered(part))
+
+    def seen(self, told: Any) -> None:
+        """Say to its engine that a session is in the subscription of this server, which is durable."""
+        link = self._links.get(str(told.get("engine", "")), str(told.get("start", "")))
+        if link is not None:
+            link.send(Seen(str(told["session"])))
 
     def publish(self, destination: Destination, data: Any, type: str, **fields: Any) -> None:
         """Send an event without waiting; dropped if too many are under way."""

@@ -141,6 +141,11 @@ class HttpCaller:
             finally:
                 alarm.cancel()
 
+    async def reach(self, timeout: float) -> bool:
+        """Connect, and end it. CallFailed if the server takes none."""
+        async with self._connection(timeout):
+            return True
+
     def _alarm(self, connection: ServerConnection, timeout: float) -> asyncio.TimerHandle:
         sentence = f"no answer within {timeout:g} s"
         return asyncio.get_running_loop().call_later(timeout, connection.fail, "timed out", sentence)

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from heapq import heappop, heappush
+from pathlib import Path
 
 from holdfast.client.receiving.received_event import ReceivedEvent
 from holdfast.continuity.listener.store import Store
@@ -81,6 +82,11 @@ class LazyConfirm:
                 self._store.sync_end(pending)
             await self._confirm_up_to(pending.mark.finished)
             await self._give_up_bodies()
+
+    async def copy_store(self, folder: Path) -> None:
+        """Copy the store, for a snapshot. Nothing is synced, confirmed or given up meanwhile."""
+        async with self._turn:
+            await asyncio.get_running_loop().run_in_executor(None, self._store.copy_to, folder)
 
     async def _confirm_up_to(self, place: int) -> None:
         while self._finished and self._finished[0][0] <= place:

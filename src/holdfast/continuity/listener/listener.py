@@ -8,6 +8,9 @@
 
 It locks its store, takes its subscription over at once, and says in the topic that it joins. When it comes to that event, it has
 called everything before it and is current. Requests that were under way when it ended are in doubt, and are resolved first.
+
+A server whose state is not to be trusted is rebuilt (`rebuild`), if the user has said how it is reset: all parts but the client
+are made anew, on a store that was taken back.
 """
 
 from __future__ import annotations
@@ -17,36 +20,40 @@ import logging
 import pkgutil
 import secrets
 import ssl
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import msgspec
-
 from holdfast.client.client import Client, connect
 from holdfast.client.receiving.incoming import Incoming
 from holdfast.continuity import register, request, roll_call
-from holdfast.continuity.answer import Answer
-from holdfast.continuity.domain import HISTORY, Domain, checked_name, subscription_of
+from holdfast.continuity.domain import Domain, checked_name, subscription_of
+from holdfast.continuity.errors import StoreDamaged
 from holdfast.continuity.link import frame
 from holdfast.continuity.link.answer_link import Address, AnswerLink, AnswerLinks
-from holdfast.continuity.link.frame import Hello, Read, Resume, Role, Seen, ServerState, State
+from holdfast.continuity.link.frame import Hello, Read, Resume, Role, ServerState, State
 from holdfast.continuity.listener.answers import Answers
+from holdfast.continuity.listener.engine_questions import EngineQuestions
 from holdfast.continuity.listener.http_caller import HttpCaller
 from holdfast.continuity.listener.lazy_confirm import LazyConfirm
 from holdfast.continuity.listener.mark_file import CALLS
+from holdfast.continuity.listener.rebuild.rebuild import Rebuild
+from holdfast.continuity.listener.rebuild.snapshot_taker import Every, SnapshotTaker
+from holdfast.continuity.listener.rebuild.upkeep import Upkeep
+from holdfast.continuity.listener.rebuild.user_command import Command, user_commands
 from holdfast.continuity.listener.requests_in_order import RequestsInOrder
 from holdfast.continuity.listener.server_call import Handler, ServerCall
-from holdfast.continuity.listener.server_connection import CallFailed
 from holdfast.continuity.listener.store import Store
 from holdfast.continuity.listener.store_folder import boot_id
 from holdfast.continuity.listener.topic_events import TopicEvents
+from holdfast.continuity.machines import change as changes
 from holdfast.continuity.machines.change import Change, Effect, Moved, Registered, Skipped
 from holdfast.continuity.machines.comparison import comparison_digest
 from holdfast.continuity.machines.doubt import Doubt, Policy
 from holdfast.continuity.machines.membership import Membership
 from holdfast.continuity.machines.order import Order
-from holdfast.errors import Closed, Damaged, HoldfastError, NoSuchSubscription, Refused
+from holdfast.errors import Closed, Damaged, HoldfastError, NoSuchSubscription, Unavailable
 
 log = logging.getLogger("holdfast.continuity")
 
@@ -54,6 +61,8 @@ log = logging.getLogger("holdfast.continuity")
 WINDOW = 512
 # After a lost server of Holdfast, receiving is tried again this much later.
 AGAIN_SECONDS = 0.2
+# After a reset the server is waited for, so long: one that is current must be there.
+REACH_SECONDS = 60.0
 
 
 class Listener:
@@ -72,53 +81,79 @@ class Listener:
         in_doubt: Policy = "resend",
         forgets: bool = False,
         probe: str = "",
+        reset: Command | None = None,
+        snapshot: Command | None = None,
+        snapshot_every: str = "",
         tls: ssl.SSLContext | None = None,
         password: str | None = None,
         boot: bytes | None = None,
     ) -> None:
-        """`call`: the server's URL, or a Python handler. `tls`: the context of answer links. `boot`: the id of this start of the
-        machine, if it is not the system's."""
+        """`call`: the server's URL, or a Python handler. `reset` and `snapshot`: how the server is taken back, and how its state
+        is written (`rebuild.user_command`); `snapshot_every`: `600s`, or a number of events. `tls`: the context of answer links.
+        `boot`: the id of this start of the machine, if it is not the system's."""
         self.server = checked_name(server, "server")
         self.site = site
         self.role: Role = role
         self._url, self._password, self._domain_name = url, password, domain
         self._call, self._folder, self._policy, self._forgets, self._probe = call, store, in_doubt, forgets, probe
         self._tls = tls
+        self._commands = user_commands(domain, server, reset=reset, snapshot=snapshot)
+        self._every = Every.parse(snapshot_every)
         self._boot = boot if boot is not None else boot_id()
+        self._begin_life()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._is_stopping = asyncio.Event()
+
+    def _begin_life(self) -> None:
+        """A life of the listener: from a start, or a rebuild, to the next."""
         self.start = secrets.token_hex(8)
         self._is_joined = False  # everything before its joining is finished
-        self._tasks: list[asyncio.Task[None]] = []
-        self._reads: set[asyncio.Task[None]] = set()
-        self._is_stopping = asyncio.Event()
+        self._is_rebuilt = asyncio.Event()  # it is to be rebuilt
+        self._rebuild_reason = ""
 
     # --- opening and closing -------------------------------------------------------------------------------------------
 
     async def open(self) -> Self:
-        """Lock the store, read the definition, take the subscription over, and join."""
+        """Lock the store, read the definition, take the subscription over, and join. A rebuild that is due comes first."""
         self.client: Client = await connect(self._url, password=self._password, name=f"listener-{self.server}").open()
         try:
             self.domain: Domain = await register.read(self.client, self._domain_name)
-            self.store = Store.open(self._folder, self.domain.name, self.server, self._boot, self.domain.answers_bytes)
+            self._rebuild = Rebuild(self.client, self.domain, self.server, self._folder, self._commands.get("reset"))
+            await self._begin("")
         except BaseException:
             await self.client.close()
-            raise
-        try:
-            self._make_parts()
-            await self._ensure_subscription()
-            self._incoming = await self._subscribed()
-            await self._join()
-        except BaseException:
-            await self._server.close()
-            await self.client.close()
-            self.store.close()
             raise
         return self
 
-    def _make_parts(self) -> None:
+    async def _begin(self, reason: str) -> None:
+        """Open the store, or have it rebuilt for a reason; make the parts, and join."""
+        contained: set[int] = set()
+        opened = reason or await self._rebuild.open_store(self._boot, self._forgets)
+        if isinstance(opened, Store):
+            self.store = opened
+        else:
+            reason = opened
+            self.store = await self._rebuild.begin(reason, self._boot)
+            contained = {each.position for each in self.store.history() if each.place <= self.store.finished}
+        try:
+            self._make_parts(contained)
+            self._incoming = await self._subscribed()
+            if reason:
+                await self._rebuild.reset()
+                await self._server.until_reachable(REACH_SECONDS)
+            await self._join()
+        except BaseException:
+            await self._server.close()
+            await self.links.close()
+            self.store.close()
+            raise
+
+    def _make_parts(self, contained: set[int]) -> None:
         domain, store = self.domain, self.store
         members = store.opened.members
         self.membership = Membership.decode(members) if members else Membership(domain.servers_min)
-        self._function = pkgutil.resolve_name(domain.compare.function) if domain.compare.function else None
+        function = pkgutil.resolve_name(domain.compare.function) if domain.compare.function else None
+        compare = partial(comparison_digest, rules=domain.compare, function=function)
         knows_keys = self._policy == "resend"
         self._server = ServerCall(
             self._call, tells=domain.tell_server, knows_keys=knows_keys, probe=self._probe, timeout=domain.call_timeout
@@ -130,49 +165,55 @@ class Listener:
         deaths = {place: times - 1 for place, times in store.opened.in_doubt.items()} if self._server.is_in_process else {}
         self.requests = RequestsInOrder(
             store, Order(domain.order, min(WINDOW, CALLS // 2), store.finished), Doubt(self._policy, domain.call_timeout, deaths),
-            self._server, self.confirms, self.answers.tell, self._digest, self._publish_skip, self.links.say_state,
+            self._server, self.confirms, self.answers.tell, compare, self._publish_skip, self._changed, self._forgets,
         )  # fmt: skip
-        self.events = TopicEvents(domain, store, self.requests, self.membership, self._heard, self._turned, self._seen)
-        if self._forgets and store.opened.last:
+        self._snapshots = SnapshotTaker(
+            domain, self.server, store, self.confirms, self._rebuild.snapshots, self._commands.get("snapshot"), self._every,
+            self._publish_snapshot,
+        )  # fmt: skip
+        self._upkeep = Upkeep(
+            self.client, domain, self.server, self.membership, self._snapshots, self._publish, lambda: self.state_now,
+            lambda: self.events.bytes,
+        )  # fmt: skip
+        self.events = TopicEvents(
+            domain, store, self.requests, self.membership, self._heard, self._turned, self.answers.seen, self._snapshots.heard,
+            contained, self.start,
+        )  # fmt: skip
+        self._questions = EngineQuestions(
+            self._server, self.answers, store, self.requests, self.events, compare, lambda: self.state_now,
+            lambda: self.client.is_linked,
+        )  # fmt: skip
+        if self._forgets and store.opened.last and not self._rebuild.is_possible:
             self.requests.needs_rebuild = "the server forgets, and may have been started again"
         for name in self.membership.engines:
             self._register(name)
-
-    def _digest(self, answer: Answer) -> bytes:
-        return comparison_digest(answer, self.domain.compare, self._function)
-
-    async def _ensure_subscription(self) -> None:
-        topic, name = self.domain.requests, subscription_of(self.server)
-        if any(each["name"] == name for each in await self.client.subscriptions(topic)):
-            return
-        if self.store.opened.last:
-            raise Refused(f"the subscription of server {self.server!r} is gone, and events with it; rebuild this server")
-        try:
-            await self.client.create_subscription(topic, name, like=HISTORY)
-        except NoSuchSubscription:
-            await self.client.create_subscription(topic, name)
 
     async def _subscribed(self) -> Incoming:
         name = subscription_of(self.server)
         return await self.client.subscribe(self.domain.requests, name, take_over=True, credit=WINDOW).open()
 
     async def _join(self) -> None:
-        """Say in the topic that the server is there. The reason tells this start of the listener from another."""
-        change = Change("join", self.server, self.site, self.role, reason=self.start)
-        topic = self.client.topic(self.domain.requests)
-        await topic.send(msgspec.json.encode(change), type=request.MEMBER, datacontenttype="application/json")
+        """Say in the topic that the server is there. The reason tells this life of the listener from another."""
+        change = changes.encode(Change("join", self.server, self.site, self.role, reason=self.start))
+        await self.client.topic(self.domain.requests).send(change, type=request.MEMBER, datacontenttype="application/json")
 
     async def close(self) -> None:
         """Stop in an orderly way: finish the calls in hand, sync, confirm, leave."""
         self._is_stopping.set()
-        for task in self._tasks[1:]:  # the first confirms until the end
-            task.cancel()
-        await asyncio.gather(*self._tasks[1:], return_exceptions=True)
+        try:
+            await self._end_life()
+        finally:
+            await self.client.close()
+
+    async def _end_life(self) -> None:
+        """End all parts but the client."""
+        if self.store.is_closed:
+            return
+        await _cancel(self._tasks[1:])  # the first confirms until the end
         await self.requests.stop()
         try:
-            for task in (*self._tasks[:1], *self._reads):
-                task.cancel()
-            await asyncio.gather(*self._tasks[:1], *self._reads, return_exceptions=True)
+            await self._questions.close()
+            await _cancel(self._tasks[:1])
             await self.confirms.flush()
             await self._incoming.close()
         except HoldfastError as problem:
@@ -181,7 +222,6 @@ class Listener:
             await self.answers.close()
             await self.links.close()
             await self._server.close()
-            await self.client.close()
             self.store.close()
 
     async def __aenter__(self) -> Self:
@@ -194,16 +234,56 @@ class Listener:
 
     async def run(self) -> None:
         """Work until `stop`, or until something fails that cannot be repaired here: a disk, a store."""
-        describe = roll_call.answer_for_ever(self.client, self.domain.name, self.description)
-        self._tasks = [asyncio.create_task(each) for each in (self.confirms.run(), self._receive(), describe)]
-        stopping = asyncio.create_task(self._is_stopping.wait())
+        telling = asyncio.create_task(roll_call.answer_for_ever(self.client, self.domain.name, self.description))
         try:
-            waited: list[asyncio.Future[Any]] = [stopping, self.requests.failure, *self._tasks]
+            while await self._live():
+                await self._start_over()
+        finally:
+            telling.cancel()
+
+    async def _live(self) -> bool:
+        """Work until `stop`, or a rebuild; whether it is a rebuild."""
+        works = (self.confirms.run(), self._receive(), self._upkeep.run())
+        self._tasks = [asyncio.create_task(each) for each in works]
+        ends = [asyncio.create_task(each.wait()) for each in (self._is_stopping, self._is_rebuilt)]
+        try:
+            waited: list[asyncio.Future[Any]] = [*ends, self.requests.failure, *self._tasks]
             done, _ = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
             for each in done:
                 each.result()
+        except (StoreDamaged, NoSuchSubscription) as problem:
+            if not self._rebuild.is_possible:
+                raise
+            self._want_rebuild(str(problem))
         finally:
-            stopping.cancel()
+            for end in ends:
+                end.cancel()
+        return self._is_rebuilt.is_set() and not self._is_stopping.is_set()
+
+    async def _start_over(self) -> None:
+        """Rebuild the server, and join again."""
+        reason = self._rebuild_reason
+        await self._rebuild.tell(reason)
+        await self._end_life()
+        while not self._is_stopping.is_set():
+            self._begin_life()
+            try:
+                return await self._begin(reason)
+            except (Unavailable, NoSuchSubscription) as problem:
+                log.warning("server %s is not rebuilt yet: %s", self.server, problem)
+                await asyncio.sleep(AGAIN_SECONDS)
+        return None
+
+    def _want_rebuild(self, reason: str) -> None:
+        if self._rebuild.is_possible:
+            self._rebuild_reason = self._rebuild_reason or reason
+            self._is_rebuilt.set()
+
+    def _changed(self) -> None:
+        """The state of the server is another, perhaps."""
+        if self.requests.needs_rebuild:
+            self._want_rebuild(self.requests.needs_rebuild)
+        self.links.say_state()
 
     def stop(self) -> None:
         """Begin no further call, and let `run` return."""
@@ -223,18 +303,17 @@ class Listener:
                 raise
             except HoldfastError as problem:
                 log.warning("server %s receives nothing for the moment: %s", self.server, problem)
-                await asyncio.sleep(AGAIN_SECONDS)
                 self._incoming = await self._subscribed_again()
 
     async def _subscribed_again(self) -> Incoming:
         while True:
+            await asyncio.sleep(AGAIN_SECONDS)
             try:
                 return await self._subscribed()
             except (NoSuchSubscription, Closed):
                 raise
             except HoldfastError as problem:
                 log.info("server %s waits for Holdfast: %s", self.server, problem)
-                await asyncio.sleep(AGAIN_SECONDS)
 
     # --- the membership ------------------------------------------------------------------------------------------------
 
@@ -246,6 +325,8 @@ class Listener:
             self.requests.skip(effect.transaction)
         elif isinstance(effect, Moved):
             self.links.say_state(with_members=True)
+            if self.events.has_joined and effect.server == self.server and effect.state in ("removed", "rebuilding"):
+                self._want_rebuild(effect.reason or f"it is {effect.state}")
 
     def _register(self, name: str) -> None:
         engine = self.membership.engines.get(name)
@@ -255,26 +336,27 @@ class Listener:
             self.links.register(Address(name, engine.start, engine.address, self._tls is not None))
 
     def _turned(self, change: Change) -> None:
-        """The turn of a change has come: everything before it is finished. At its own joining, the server is current."""
+        """The turn of a change has come: everything before it is finished. At its own joining, the server is current. When it is
+        drained, its listener ends."""
+        if self._is_joined and (change.kind, change.server) == ("drain", self.server) and self.state_now == "drained":
+            log.info("server %s is drained", self.server)
+            self.stop()
         if change.kind == "join" and (change.server, change.reason) == (self.server, self.start):
             self._is_joined = True
             member = self.membership.members.get(self.server)
             if member is not None and member.state != "current":
-                self._publish(Change("current", self.server, since=member.since_place), request.MEMBER)
+                self._publish(Change("current", self.server, since=member.since_place))
             self.links.say_state(with_members=True)
 
-    def _publish(self, change: Change, type: str) -> None:
-        data = msgspec.json.encode(change)
-        self.answers.publish(self.client.topic(self.domain.requests), data, type, datacontenttype="application/json")
+    def _publish_snapshot(self, told: dict[str, Any]) -> None:
+        self.answers.publish(self.client.topic(self.domain.requests), told, request.SNAPSHOT)
+
+    def _publish(self, change: Change, type: str = request.MEMBER) -> None:
+        topic = self.client.topic(self.domain.requests)
+        self.answers.publish(topic, changes.encode(change), type, datacontenttype="application/json")
 
     def _publish_skip(self, transaction: str, reason: str) -> None:
         self._publish(Change("skip", self.server, transaction=transaction, reason=reason), request.SKIP)
-
-    def _seen(self, told: Any) -> None:
-        """A session is in the subscription of this server, which is durable."""
-        link = self.links.get(str(told.get("engine", "")), str(told.get("start", "")))
-        if link is not None:
-            link.send(Seen(str(told["session"])))
 
     # --- what engines ask ----------------------------------------------------------------------------------------------
 
@@ -291,36 +373,13 @@ class Listener:
         return "in doubt" if self.requests.doubt.in_doubt else "behind" if self.requests.is_behind else "current"
 
     def state(self, with_members: bool) -> State:
-        order = self.requests.order
-        encoded = self.membership.encode() if with_members else b""
-        in_doubt = len(self.requests.doubt.in_doubt)
-        number = self.membership.number
-        return State(self.state_now, order.finished, order.admitted, number, encoded, in_doubt, len(self.events.keys))
+        return self._questions.state(with_members)
 
     def read(self, link: AnswerLink, asked: Read) -> None:
-        """Answer a request that is not in the topic, if everything that it must see is finished (continuity rule 10)."""
-        is_fresh = self.client.is_linked and self.state_now == "current"
-        if not is_fresh or asked.place > self.requests.order.finished or asked.membership > self.membership.number:
-            return self.answers.send_to(link, asked.number, 0, "declined", None, "behind, or not current")
-        task = asyncio.create_task(self._read(link, asked))
-        self._reads.add(task)
-        return task.add_done_callback(self._reads.discard)
-
-    async def _read(self, link: AnswerLink, asked: Read) -> None:
-        place = self.requests.order.finished
-        try:
-            answer = await self._server.ask(asked.content)
-        except CallFailed as failure:
-            return self.answers.send_to(link, asked.number, place, "failed", None, str(failure))
-        answer = msgspec.structs.replace(answer, comparison=self._digest(answer))
-        return self.answers.send_to(link, asked.number, place, "answered", answer)
+        self._questions.read(link, asked)
 
     def resume(self, link: AnswerLink, asked: Resume) -> None:
-        """Send a stored answer again, from a byte of its body on."""
-        place = self.store.place_of(asked.transaction)
-        answer = self.store.find(place) if place is not None else None
-        if place is not None and answer is not None:
-            self.answers.send_to(link, asked.transaction, place, "answered", answer, offset=asked.offset)
+        self._questions.resume(link, asked)
 
     def description(self) -> dict[str, Any]:
         """The answer to a roll call."""
@@ -330,3 +389,9 @@ class Listener:
             "finished": state.finished, "lag": state.received - state.finished, "in_doubt": state.in_doubt, "keys": state.keys,
             "needs_rebuild": self.requests.needs_rebuild,
         }  # fmt: skip
+
+
+async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 import msgspec
 
@@ -44,7 +45,9 @@ Tell = Callable[[Request, int, Outcome, Answer | None, str], None]
 class Entry:
     """An event of the topic that is not finished."""
 
-    __slots__ = ("apply", "decision", "event", "followers", "is_called", "is_told", "judgement", "place", "request", "time_us")
+    __slots__ = (
+        "apply", "decision", "event", "followers", "is_called", "is_told", "judgement", "place", "request", "time_us", "work",
+    )  # fmt: skip
 
     def __init__(self, place: int, event: ReceivedEvent, time_us: int, request: Request | None = None) -> None:
         self.place = place
@@ -54,6 +57,7 @@ class Entry:
         self.judgement: Judgement = New()
         self.decision: Decision | None = None  # it was in doubt when the listener started
         self.apply: Callable[[], Record] | None = None  # what an event that is no request does, in its turn
+        self.work: Callable[[], Awaitable[None]] | None = None  # and what is done before, while nothing else is
         self.followers: list[Entry] = []  # requests with the same key
         self.is_called = False
         self.is_told = False  # the engine knows that there is no answer yet
@@ -77,6 +81,7 @@ class RequestsInOrder:
         compare: Callable[[Answer], bytes],
         publish_skip: Callable[[str, str], None],
         changed: Callable[[], None],
+        forgets: bool = False,
     ) -> None:
         self._store = store
         self.order = order
@@ -87,6 +92,8 @@ class RequestsInOrder:
         self._compare = compare
         self._publish_skip = publish_skip
         self._changed = changed  # the state of the server
+        self._forgets = forgets
+        self._has_answered = False  # since it was reset, or the listener was started
         self._failing: set[int] = set()  # places whose calls fail for the moment
         self._behind_up_to = 0  # a server that failed is behind until it has caught up to here
         self._is_advancing = False
@@ -156,7 +163,9 @@ class RequestsInOrder:
 
     def _begin(self, entry: Entry) -> None:
         judgement = entry.judgement
-        if entry.apply is not None:
+        if entry.work is not None:
+            self._run(self._work(entry))
+        elif entry.apply is not None:
             self._finish(entry, entry.apply())
         elif isinstance(judgement, Clash):
             self._end(entry, "clash", None, "the key was used for another request, or with other credentials")
@@ -185,9 +194,19 @@ class RequestsInOrder:
     def _start(self, entry: Entry) -> None:
         if self._is_stopping or self.needs_rebuild:
             return
-        task = asyncio.create_task(self._process(entry))
+        self._run(self._process(entry))
+
+    def _run(self, what: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(what)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+
+    async def _work(self, entry: Entry) -> None:
+        """Do what is to be done between two requests."""
+        assert entry.work is not None and entry.apply is not None
+        await entry.work()
+        self._finish(entry, entry.apply())
+        self.advance()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -217,9 +236,13 @@ class RequestsInOrder:
             log.warning("transaction %s: the call failed: %s", entry.request.transaction, failure)
             self._say_failed(entry, str(failure))
             decision = self.doubt.failed(entry.place, failure.kind, time.monotonic())
+            is_lost = self._forgets and self._has_answered and failure.kind != "timed out"
+            if is_lost and decision.action != "skip":  # it may have been started again (continuity rule 12)
+                decision = Decision(entry.place, "rebuild")
             self._changed()
             return decision
         entry.is_called = False
+        self._has_answered = True
         answer = msgspec.structs.replace(answer, comparison=self._compare(answer))
         self._end(entry, "answered", answer)
         return None

@@ -28,6 +28,8 @@ from holdfast.continuity.request import Content, Headers, Request
 log = logging.getLogger("holdfast.continuity")
 
 Handler = Callable[[Content], Awaitable[Answer]]
+# A server that is being started is tried again this much later.
+REACH_PAUSE_SECONDS = 0.05
 _FAILED = b"The handler of this request failed.\n"
 
 
@@ -96,6 +98,19 @@ class ServerCall:
         except (CallFailed, msgspec.DecodeError) as problem:
             log.info("the probe %s says nothing of %s: %s", self._probe, transaction, problem)
             return Probed("running")
+
+    async def until_reachable(self, timeout: float) -> bool:
+        """Wait until the server takes connections, for so long; whether it does."""
+        deadline = asyncio.get_running_loop().time() + timeout
+        while self._caller is not None:
+            try:
+                return await self._caller.reach(self._timeout)
+            except CallFailed as problem:
+                if asyncio.get_running_loop().time() >= deadline:
+                    log.warning("the server is not reachable yet: %s", problem)
+                    return False
+            await asyncio.sleep(REACH_PAUSE_SECONDS)
+        return True
 
     async def close(self) -> None:
         if self._caller is not None:

@@ -109,9 +109,14 @@ class Store:
             self._mark.close()
             os.close(self._lock)
 
+    @property
+    def is_closed(self) -> bool:
+        return self._file < 0
+
     def _judge(self) -> None:
         mark = self._mark.mark
         self.finished = mark.finished
+        members: dict[int, bytes | None] = {0: None}  # by place
         numbers = store_folder.numbers(self.folder, "answers")
         for number in store_folder.numbers(self.folder, "keys"):
             if number in numbers:  # its bodies were about to go
@@ -119,8 +124,9 @@ class Store:
                 numbers.remove(number)
             for found in records.scan(self._path("keys", number).read_bytes()):
                 self._enter(found.record, number, found.offset, has_answer=False)
+                if found.record.members:
+                    members[found.record.place] = found.record.members
         last = 0
-        members: dict[int, bytes | None] = {0: None}  # by place
         for number in numbers:
             for found in self._judged(number, is_last=number == numbers[-1]):
                 self._enter(found.record, number, found.offset, found.has_answer)

@@ -46,6 +46,27 @@ def adopt(image: Path, folder: Path, domain: str, server: str) -> None:
     write_whole(folder / "identity", msgspec.json.encode(Identity(secrets.token_hex(8), domain, server)))
 
 
+def clear(folder: Path) -> None:
+    """Delete the records of a store, and whose it was. Its lock and its snapshots stay."""
+    for name in (
+        "identity",
+        "mark",
+        *(f"{kind}-{number:08}" for kind in ("answers", "keys") for number in numbers(folder, kind)),
+    ):
+        (folder / name).unlink(missing_ok=True)
+    sync(folder)
+
+
+def mark_anew(folder: Path, boot: bytes) -> None:
+    """Give a store that was copied a mark of this start of the machine: nothing that came after the copy was called here."""
+    before = MarkFile.open(folder / "mark")
+    before.close()
+    (folder / "mark").unlink()
+    mark = MarkFile.open(folder / "mark", is_new=True)
+    mark.write(before.mark._replace(reserved_up_to=before.mark.finished, boot=boot))
+    mark.close()
+
+
 def lock(folder: Path) -> int:
     file = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -11,7 +11,7 @@ records up to the place without a gap are judged again from the store. The rest 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -45,8 +45,18 @@ class TopicEvents:
         heard: Callable[[Effect], None],
         turned: Callable[[Change], None],
         seen: Callable[[Any], None],
+        snapshot: Callable[[Any], Callable[[], Awaitable[None]] | None],
+        contained: set[int],
+        start: str,
     ) -> None:
+        """`snapshot` is told of snapshots, and says what is to be done at the turn of one. `contained`: positions of events that
+        a snapshot contains. `start` tells this life of the listener from others."""
         self.place = store.finished  # of the newest event
+        self.bytes = 0  # of the events that passed
+        self._snapshot = snapshot
+        self._contained = contained
+        self._start = start
+        self.has_joined = False  # its own joining was received: what comes now is of this life
         self.keys = KnownKeys(round(domain.keys_kept * 1e6))
         self.membership = membership
         self._domain = domain
@@ -68,6 +78,10 @@ class TopicEvents:
 
     async def admit(self, event: ReceivedEvent) -> None:
         """Take the next event. StoreDamaged if the store has it at another place."""
+        if event.position in self._contained:
+            self._contained.discard(event.position)
+            return self._requests.confirm_again(0, event)
+        self.bytes += event.size
         recorded = self._store.place_at(event.position)
         if recorded is not None and recorded <= self.place:  # finished here; its confirm was lost
             return self._requests.confirm_again(recorded, event)
@@ -116,10 +130,12 @@ class TopicEvents:
     def _admit_barrier(self, entry: Entry) -> None:
         """A change of the membership, or a snapshot: it is recorded when everything before it is finished."""
         if entry.event.type == request.SNAPSHOT:
+            entry.work = self._snapshot(entry.event.data)
             entry.apply = lambda: entry.record("passed")
             return self._requests.admit(entry, None)
         change = changes.decode(bytes(entry.event.body))
         record = self._changed(entry, change)
+        self.has_joined = self.has_joined or (change.kind, change.reason) == ("join", self._start)
 
         def apply() -> Record:
             self._turned(change)

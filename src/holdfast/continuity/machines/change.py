@@ -31,8 +31,8 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     server: str = ""
     site: str = ""
     role: Role = "server"
-    # With `current` and `behind`: the `since_place` of the state that it follows. One that followed another state is out of date
-    # and is refused: said before a rebuild, heard after it. None is not checked.
+    # With a change of a state: the `since_place` of the state that it follows. One that followed another state is out of date and
+    # is refused: said before a rebuild, heard after it. None is not checked.
     since: int | None = None
     reason: str = ""
     transaction: str = ""

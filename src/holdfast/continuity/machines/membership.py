@@ -81,6 +81,11 @@ class Membership:
         """Whether a request is passed over: in a replay, before it is called."""
         return transaction in self._skipped
 
+    def can_remove(self, server: str) -> bool:
+        """Whether it would be removed: it is a member, and not one of the last."""
+        member = self.members.get(server)
+        return member is not None and (member.state not in ("current", "behind") or self._can_spare(server))
+
     def level(self, log_sites: int, engine_sites: Collection[str] | None = None) -> Level:
         """How much may fail now, with copies of the request log at so many sites and engines at these; None: as registered.
 
@@ -168,6 +173,8 @@ class Membership:
         member = self.members.get(change.server)
         if member is None:
             return _refused(change, "no member")
+        if change.since is not None and change.since != member.since_place:
+            return _refused(change, f"out of date: it is {member.state} since place {member.since_place}")
         if state == "drained" and member.state == "removed":
             return _refused(change, "it is removed")
         if member.state in guarded and not self._can_spare(change.server):

@@ -1,0 +1,146 @@
+"""The rebuild of a server: its subscription is made anew, its store goes back to a snapshot, and so does the server itself.
+
+    marked ─▶ subscription like `history` ─▶ store of the snapshot, or none ─▶ reset command ─▶ mark gone ─▶ join, call the rest
+
+The subscription comes first: what is sent meanwhile is in it (continuity rule 9). Events that the snapshot contains are passed
+over. The mark is the file `rebuild` in the store: a listener that ends in the middle begins the rebuild again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+from holdfast.client.client import Client
+from holdfast.continuity.domain import HISTORY, Domain, subscription_of
+from holdfast.continuity.errors import CommandFailed, HistoryGone, StoreDamaged
+from holdfast.continuity.listener import store_folder
+from holdfast.continuity.listener.rebuild.snapshots import Snapshot, Snapshots
+from holdfast.continuity.listener.rebuild.user_command import UserCommand
+from holdfast.continuity.listener.store import Store
+from holdfast.continuity.machines import change as changes
+from holdfast.continuity.machines.change import Change
+from holdfast.continuity.request import MEMBER
+from holdfast.errors import HoldfastError, NoSuchSubscription, Refused
+
+log = logging.getLogger("holdfast.continuity")
+
+RESET_TRIES = 5
+RESET_PAUSE_SECONDS = 1.0
+
+
+class Rebuild:
+    def __init__(self, client: Client, domain: Domain, server: str, folder: Path, reset: UserCommand | None) -> None:
+        self._client = client
+        self._domain = domain
+        self._server = server
+        self._folder = folder
+        self._mark = folder / "rebuild"
+        self._reset = reset
+        self.snapshots = Snapshots(folder / "snapshots")
+        self._from: Snapshot | None = None
+
+    @property
+    def is_possible(self) -> bool:
+        return self._reset is not None
+
+    def unfinished(self) -> str:
+        """Why a rebuild was begun that is not finished; "" if none was."""
+        return self._mark.read_text() if self._mark.exists() else ""
+
+    async def open_store(self, boot: bytes, forgets: bool) -> Store | str:
+        """Open the store, and see that the subscription is there; or why the server must be rebuilt. That is an error if there is
+        no command to reset it."""
+        try:
+            store = self._opened(boot)
+        except StoreDamaged as problem:
+            if not self.is_possible:
+                raise
+            return str(problem)
+        try:
+            reason = await self._ensure_subscription(is_new=not store.opened.last)
+        except BaseException:
+            store.close()
+            raise
+        if self.is_possible and forgets and store.opened.last:
+            reason = reason or "it forgets, and may have been started again"
+        if self.is_possible:
+            reason = self.unfinished() or reason
+        if reason:
+            store.close()
+        return reason or store
+
+    def _opened(self, boot: bytes) -> Store:
+        return Store.open(self._folder, self._domain.name, self._server, boot, self._domain.answers_bytes)
+
+    async def _ensure_subscription(self, is_new: bool) -> str:
+        """Make the subscription of a new server. Why it must be rebuilt, if it is not new and its subscription is gone."""
+        topic, name = self._domain.requests, subscription_of(self._server)
+        if any(each["name"] == name for each in await self._client.subscriptions(topic)):
+            return ""
+        if self.is_possible and not (is_new and self.snapshots.newest() is None):
+            return "its subscription is gone, and events with it"
+        if not is_new:
+            raise Refused(f"the subscription of server {self._server!r} is gone, and events with it; rebuild this server")
+        try:
+            await self._check_history(0)
+            await self._client.create_subscription(topic, name, like=HISTORY)
+        except NoSuchSubscription:
+            await self._client.create_subscription(topic, name)
+        return ""
+
+    async def tell(self, reason: str) -> None:
+        """Say in the topic that the server is behind, which is a fact, and that it is rebuilt."""
+        topic = self._client.topic(self._domain.requests)
+        try:
+            for change in (Change("behind", self._server, reason=reason), Change("rebuild", self._server, reason=reason)):
+                await topic.send(changes.encode(change), type=MEMBER, datacontenttype="application/json")
+        except HoldfastError as problem:
+            log.info("the rebuild of server %s is not told: %s", self._server, problem)
+
+    async def begin(self, reason: str, boot: bytes) -> Store:
+        """Make the subscription anew, and the store. HistoryGone if there is no snapshot, and the history does not reach back."""
+        log.warning("server %s is rebuilt: %s", self._server, reason)
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        store_folder.write_whole(self._mark, reason.encode())
+        topic = self._domain.requests
+        await self._client.create_subscription(topic, subscription_of(self._server), like=HISTORY, replace=True)
+        self._from = self.snapshots.newest()
+        await self._check_history(self._from.place if self._from is not None else 0)
+        store_folder.clear(self._folder)
+        if self._from is not None:
+            store_folder.adopt(self._from.store, self._folder, self._domain.name, self._server)
+            store_folder.mark_anew(self._folder, boot)
+        return self._opened(boot)
+
+    async def _check_history(self, place: int) -> None:
+        gone = await history_begins_after(self._client, self._domain)
+        if gone > place:
+            raise HistoryGone(
+                f"the history of domain {self._domain.name!r} begins after place {gone}, and server {self._server!r} has no"
+                f" snapshot of a later one; copy a snapshot of another server into {self.snapshots.folder}",
+                place=gone,
+            )
+
+    async def reset(self) -> None:
+        """Bring the server itself back, and take the mark away. CommandFailed if it cannot be, after several tries."""
+        assert self._reset is not None
+        for left in range(RESET_TRIES - 1, -1, -1):
+            try:
+                await self._reset.run(self._from.state if self._from is not None else None)
+                break
+            except CommandFailed as problem:
+                if not left:
+                    raise
+                log.warning("server %s is not reset, and it is tried again: %s", self._server, problem)
+                await asyncio.sleep(RESET_PAUSE_SECONDS)
+        self._mark.unlink()
+        where = f"place {self._from.place}" if self._from is not None else "the beginning"
+        log.info("server %s was taken back to %s", self._server, where)
+
+
+async def history_begins_after(client: Client, domain: Domain) -> int:
+    """The place up to which the history was given up. It is confirmed in order, so that a count says it."""
+    found = [each for each in await client.subscriptions(domain.requests) if each["name"] == HISTORY]
+    return found[0]["confirmed"] if found else 0

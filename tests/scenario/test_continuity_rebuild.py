@@ -1,0 +1,287 @@
+"""Servers that are brought up to date: real banks that lose everything, come late, lag or lie, behind an engine that goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.continuity import register
+from holdfast.continuity.domain import HISTORY, Domain, LagLimit
+from holdfast.continuity.engine.engine import Engine
+from holdfast.continuity.errors import NotTaken
+from holdfast.continuity.listener.listener import Listener
+from tests.bank_process import BankProcess
+from tests.listening import running
+from tests.waiting import until
+
+_numbers = itertools.count()
+
+
+class Branch:
+    """A domain with banks: the engine, and a listener with each bank."""
+
+    def __init__(self, url: str, folder: Path, engine: Engine, stack: AsyncExitStack) -> None:
+        self.url, self.folder, self.engine = url, folder, engine
+        self.banks: dict[str, BankProcess] = {}
+        self.listeners: dict[str, Listener] = {}
+        self._stack = stack
+        self.deposits = 0
+
+    async def add(self, name: str, *bank_options: str, **options: Any) -> BankProcess:
+        """Start a bank and its listener, and wait until it is current."""
+        self.banks[name] = bank = self._stack.enter_context(BankProcess(self.folder, name, *bank_options))
+        await self.listen(name, **options)
+        return bank
+
+    async def listen(self, name: str, **options: Any) -> None:
+        bank = self.banks[name]
+        options = {"reset": bank.reset} | options
+        listener = Listener(self.url, "bank", name, call=bank.url, store=self.folder / f"store-{name}", **options)
+        self.listeners[name] = await self._stack.enter_async_context(running(listener))
+        await self.until_current(name)
+
+    async def until_current(self, *names: str) -> None:
+        for name in names:
+            await until(lambda name=name: self._is_current(name), f"{name} is current")  # type: ignore[misc]
+
+    def _is_current(self, name: str) -> bool:
+        """It says so, and the engine has heard it."""
+        seen = self.engine.servers.get(name)
+        return self.listeners[name].state_now == "current" and seen is not None and seen.state.state == "current"
+
+    def member(self, name: str, seen_by: str) -> str:
+        members = self.listeners[seen_by].membership.members
+        return members[name].state if name in members else "gone"
+
+    async def deposit(self, count: int) -> list[int]:
+        """Deposit 1 so many times, in ten accounts; the balances that were answered."""
+        balances = []
+        for _ in range(count):
+            self.deposits += 1
+            answer = await self.engine.request("POST", f"/accounts/n{self.deposits % 10}/deposit", [], b'{"amount": 1}')
+            assert answer.head.status == 200
+            balances.append(json.loads(answer.body)["balance"])
+        return balances
+
+    async def until_equal(self) -> None:
+        """All banks have the same accounts."""
+        await until(lambda: len({bank.digest() for bank in self.banks.values()}) == 1, "all banks are equal", poll_s=0.1)
+
+    async def say(self, kind: str, name: str) -> None:
+        async with holdfast.connect(self.url) as client:
+            await register.change_member(client, "bank", kind, name)
+
+
+@asynccontextmanager
+async def branch(folder: Path, **settings: Any) -> AsyncIterator[Branch]:
+    url = f"memory:rebuild-{next(_numbers)}"
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(holdfast.connect(url))
+        await register.create(client, Domain(name="bank", call_timeout=2.0, **settings))
+        engine = await stack.enter_async_context(Engine(url, "bank"))
+        yield Branch(url, folder, engine, stack)
+
+
+# --- lost servers ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_lost_everything_becomes_equal_again_from_the_history(tmp_path: Path) -> None:
+    async with branch(tmp_path) as domain:
+        for name in "ab":
+            await domain.add(name, forgets=name == "b")
+        await domain.deposit(50)
+        domain.banks["b"].kill_and_lose_everything()
+        await domain.deposit(20)
+
+        await until(lambda: domain.banks["b"].resets, "b was reset")
+        await domain.until_current("b")
+        await domain.deposit(5)
+        await domain.until_equal()
+
+        assert domain.banks["b"].resets == [""]
+        assert domain.banks["a"].resets == []
+
+
+async def test_a_server_is_rebuilt_on_command_from_its_newest_snapshot_and_what_came_after(tmp_path: Path) -> None:
+    async with branch(tmp_path) as domain:
+        await domain.add("a")
+        bank = domain.banks["b"] = domain._stack.enter_context(BankProcess(tmp_path, "b"))
+        await domain.listen("b", snapshot=bank.snapshot, snapshot_every="30")
+        await domain.deposit(70)
+        snapshots = domain.listeners["b"]._rebuild.snapshots
+        await until(lambda: snapshots.newest() is not None, "a snapshot was taken")
+        await domain.deposit(5)
+        bank.kill_and_lose_everything()
+        bank.start()
+
+        await domain.say("rebuild", "b")
+        await until(lambda: bank.resets, "b was reset")
+        await domain.until_current("b")
+        await domain.deposit(5)
+        await domain.until_equal()
+
+        assert len(bank.resets) == 1
+        assert Path(bank.resets[0]).parent.parent == snapshots.folder
+        assert domain.member("b", seen_by="a") == "current"
+
+
+async def test_a_new_server_joins_under_load_and_ends_equal(tmp_path: Path) -> None:
+    async with branch(tmp_path) as domain:
+        for name in "ab":
+            await domain.add(name)
+        await domain.deposit(100)
+        load = asyncio.create_task(domain.deposit(200))
+        await domain.add("c")
+        joined_after = domain.deposits
+        await load
+        await domain.until_equal()
+
+        assert joined_after < 300
+        assert domain.banks["c"].resets == []
+
+
+# --- servers that lag --------------------------------------------------------------------------------------------------
+
+
+async def test_a_server_past_the_lag_limit_is_removed_and_comes_back_while_the_domain_goes_on(tmp_path: Path) -> None:
+    async with branch(tmp_path, lag_max=LagLimit(events=50)) as domain:
+        for name in "ab":
+            await domain.add(name)
+        await domain.deposit(10)
+        domain.banks["b"].stop_answering()
+        await domain.deposit(100)
+
+        await until(lambda: domain.banks["b"].resets, "b was removed, and reset")
+        await domain.until_current("b")
+        await domain.deposit(10)
+        await domain.until_equal()
+        await until(lambda: domain.member("b", seen_by="a") == "current", "b is a member again")
+
+
+async def test_the_subscription_of_a_server_whose_listener_is_gone_is_deleted_past_the_limit(tmp_path: Path) -> None:
+    async with branch(tmp_path, lag_max=LagLimit(events=50)) as domain:
+        await domain.add("a")
+        bank = domain.banks["b"] = domain._stack.enter_context(BankProcess(tmp_path, "b"))
+        listener = Listener(domain.url, "bank", "b", call=bank.url, store=tmp_path / "store-b", reset=bank.reset)
+        async with running(listener):
+            await until(lambda: listener.state_now == "current", "b is current")
+        await domain.deposit(100)
+        client = domain.engine.client
+        await until(lambda: _is_gone(client, "server.b"), "the subscription of b is deleted", poll_s=0.1)
+
+        await domain.listen("b")
+        await domain.until_equal()
+        assert bank.resets == [""]
+
+
+async def _is_gone(client: holdfast.Client, name: str) -> bool:
+    return name not in [each["name"] for each in await client.subscriptions("domain.bank.requests")]
+
+
+async def test_the_last_servers_are_never_removed(tmp_path: Path) -> None:
+    async with branch(tmp_path, servers_min=2, lag_max=LagLimit(events=20)) as domain:
+        for name in "ab":
+            await domain.add(name)
+        await domain.deposit(5)
+        domain.banks["b"].kill()
+        async with holdfast.connect(domain.url) as client:
+            for _ in range(30):
+                await client.topic("domain.bank.requests").send({"session": "x"}, type="holdfast.domain.session")
+        await domain.deposit(1)
+        await until(lambda: domain.member("b", seen_by="a") == "behind", "b is behind, further than the limit")
+        with pytest.raises(NotTaken):
+            await domain.deposit(1)
+        place = domain.listeners["a"].events.place
+        await domain.say("remove", "b")
+        await until(lambda: domain.listeners["a"].events.place > place, "a has heard that b is to be removed")
+        assert domain.member("b", seen_by="a") == "behind"
+
+        domain.banks["b"].start()
+        await domain.until_current("b")
+        await domain.until_equal()
+        assert domain.banks["b"].resets == []
+
+
+# --- drained, and shadows ----------------------------------------------------------------------------------------------
+
+
+async def test_a_drained_server_finishes_what_it_has_and_ends_and_comes_back_by_reading_on(tmp_path: Path) -> None:
+    async with branch(tmp_path) as domain:
+        await domain.add("a")
+        bank = domain.banks["b"] = domain._stack.enter_context(BankProcess(tmp_path, "b"))
+        async with Listener(domain.url, "bank", "b", call=bank.url, store=tmp_path / "store-b") as listener:
+            working = asyncio.create_task(listener.run())
+            await until(lambda: listener.state_now == "current", "b is current")
+            await domain.deposit(20)
+            await domain.say("drain", "b")
+            await working
+        await domain.until_equal()
+        await domain.deposit(10)
+
+        assert domain.member("b", seen_by="a") == "drained"
+        await domain.listen("b")
+        await domain.until_equal()
+
+
+async def test_a_server_that_fails_is_behind_in_the_membership_until_it_has_caught_up(tmp_path: Path) -> None:
+    async with branch(tmp_path) as domain:
+        for name in "ab":
+            await domain.add(name)
+        domain.banks["b"].kill()
+        await domain.deposit(3)
+        await until(lambda: domain.member("b", seen_by="a") == "behind", "b is behind")
+        domain.banks["b"].start()
+        await until(lambda: domain.member("b", seen_by="a") == "current", "b is current again")
+        await domain.until_equal()
+
+
+async def test_a_lying_shadow_is_named_and_never_answers(tmp_path: Path) -> None:
+    async with branch(tmp_path) as domain:
+        async with holdfast.connect(domain.url) as client, client.subscribe("domain.bank.disagreements") as told:
+            await domain.add("a", "--slow", "0.02")
+            await domain.add("b", "--slow", "0.02")
+            await domain.add("s", "--lie", role="shadow")
+            balances = await domain.deposit(20)
+            event = await told.next(timeout=30)
+
+        assert max(balances) < 1_000_000
+        assert event.data["kinds"]["s"] == "wrong"
+        assert event.data["given"] in ("a", "b")
+        assert domain.listeners["a"].membership.current == ["a", "b"]
+        await domain.until_equal()
+
+
+# --- the history -------------------------------------------------------------------------------------------------------
+
+
+async def test_the_history_is_given_up_to_the_oldest_snapshot_once_every_server_has_one(tmp_path: Path) -> None:
+    async with branch(tmp_path) as domain:
+        for name in "ab":
+            bank = domain.banks[name] = domain._stack.enter_context(BankProcess(tmp_path, name))
+            await domain.listen(name, snapshot=bank.snapshot, snapshot_every="20" if name == "a" else "")
+        await domain.deposit(50)
+        await until(lambda: "a" in domain.listeners["a"]._snapshots.kept, "a has a snapshot")
+        client = domain.engine.client
+        assert await _given_up(client) == 0
+        domain.listeners["b"]._snapshots.want(0.0)
+
+        await until(lambda: _given_up(client), "history is given up", poll_s=0.1)
+        kept = domain.listeners["a"]._snapshots.kept
+        assert await _given_up(client) <= min(kept.values())
+        await domain.say("rebuild", "b")
+        await until(lambda: domain.banks["b"].resets, "b was reset")
+        await domain.until_current("b")
+        await domain.until_equal()
+
+
+async def _given_up(client: holdfast.Client) -> int:
+    (history,) = [each for each in await client.subscriptions("domain.bank.requests") if each["name"] == HISTORY]
+    return history["confirmed"]
