@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import urllib.request
@@ -51,6 +52,11 @@ class BankProcess:
 
     def kill_and_lose_everything(self) -> None:
         self._run("clear")
+
+    def make_unwritable(self) -> None:
+        """From now on it ends the connection at every write: its table is gone."""
+        with sqlite3.connect(self._folder / "bank.sqlite") as database:
+            database.execute("DROP TABLE accounts")
 
     def stop_answering(self) -> None:
         os.kill(self._pid, signal.SIGSTOP)

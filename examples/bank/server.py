@@ -4,6 +4,7 @@
     POST /accounts/joe/withdraw  {"amount": 100}      the new balance, or 409
     GET  /accounts/joe                                the balance
     GET  /digest                                      a digest of all accounts, to compare servers
+    GET  /start                                       an id that changes when the server is started again
 
     python -m examples.bank.server --port 9001 --data a.sqlite [--slow 0.2] [--lie]
 
@@ -15,11 +16,14 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import secrets
 import sqlite3
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+START = secrets.token_hex(8)
 
 
 class Bank:
@@ -62,6 +66,8 @@ class Handler(BaseHTTPRequestHandler):
         parts = self.path.strip("/").split("/")
         if self.path == "/digest":
             self._answer(200, {"digest": self.bank.digest()})
+        elif self.path == "/start":
+            self._answer(200, {"start": START})
         elif len(parts) == 2 and parts[0] == "accounts":
             self._answer(200, {"account": parts[1], "balance": self.bank.balance(parts[1])})
         else:

@@ -13,13 +13,16 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.continuity import register
+from holdfast.continuity import register, request
+from holdfast.continuity.answer import Answer, Head
 from holdfast.continuity.domain import HISTORY, Domain, LagLimit
 from holdfast.continuity.engine.engine import Engine
 from holdfast.continuity.errors import NotTaken
 from holdfast.continuity.listener.listener import Listener
+from holdfast.continuity.request import Content
+from tests.asking_engine import asking_engine
 from tests.bank_process import BankProcess
-from tests.listening import running
+from tests.listening import listening, running
 from tests.waiting import until
 
 _numbers = itertools.count()
@@ -108,6 +111,58 @@ async def test_a_server_that_lost_everything_becomes_equal_again_from_the_histor
 
         assert domain.banks["b"].resets == [""]
         assert domain.banks["a"].resets == []
+
+
+async def test_a_server_that_forgets_and_was_started_again_unseen_is_rebuilt_before_it_is_called(tmp_path: Path) -> None:
+    async with branch(tmp_path) as domain:
+        await domain.add("a")
+        bank = await domain.add("b", forgets=True, probe="/start")
+        await domain.deposit(20)
+        await domain.until_equal()
+        bank.kill_and_lose_everything()
+        bank.start()
+        empty = bank.digest()
+
+        balances = await domain.deposit(20)
+        await until(lambda: bank.resets, "b was reset")
+        await domain.until_current("b")
+        await domain.until_equal()
+
+        assert bank.resets == [""]
+        assert bank.digest() != empty
+        assert balances == [balance for balance in (3, 4) for _ in range(10)]  # never an answer of the empty one
+
+
+async def test_a_server_that_answered_an_error_where_another_answer_was_given_is_rebuilt(tmp_path: Path) -> None:
+    url = f"memory:rebuild-{next(_numbers)}"
+    resets: list[str] = []
+
+    async def broken(content: Content) -> Answer:
+        return Answer(Head(500 if not resets else 200, [], 0), b"")
+
+    async def reset(snapshot: str) -> None:
+        resets.append(snapshot)
+
+    async with asking_engine(url, Domain(name="shop")) as engine, listening(url, broken, tmp_path / "s", reset=reset):
+        await engine.answer(await engine.send("/a", key="k"))
+        await engine.client.topic("domain.shop.requests").send({"given": [["k", "two", "00" * 16]]}, type=request.GIVEN)
+        await until(lambda: resets, "it was reset")
+        await engine.until_current("one")
+
+    assert resets == [""]
+
+
+async def test_a_server_that_dies_of_a_request_that_another_answered_is_rebuilt(tmp_path: Path) -> None:
+    async with branch(tmp_path) as domain:
+        await domain.add("a", "--slow", "0.05")
+        bank = await domain.add("b")
+        await domain.deposit(5)
+        bank.make_unwritable()
+        await domain.deposit(1)
+
+        await until(lambda: bank.resets, "b was reset")
+        await domain.until_current("b")
+        await domain.until_equal()
 
 
 async def test_a_server_is_rebuilt_on_command_from_its_newest_snapshot_and_what_came_after(tmp_path: Path) -> None:

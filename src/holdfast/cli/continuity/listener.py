@@ -40,6 +40,22 @@ InDoubt = Annotated[
 ]
 Forgets = Annotated[bool, typer.Option("--forgets", help="The server keeps nothing: it is rebuilt after every restart.")]
 Probe = Annotated[str, typer.Option("--probe", metavar="PATH", help="The path at which the server tells of a transaction.")]
+Reset = Annotated[
+    str | None,
+    typer.Option("--reset", metavar="COMMAND",
+                 help="Makes the server what the snapshot at $HOLDFAST_SNAPSHOT says, or empty if that is empty; then it can be "
+                      "rebuilt."),
+]  # fmt: skip
+Snapshot = Annotated[
+    str | None,
+    typer.Option("--snapshot", metavar="COMMAND", help="Writes the state of the server to the path $HOLDFAST_SNAPSHOT."),
+]
+SnapshotEvery = Annotated[
+    str,
+    typer.Option(
+        "--snapshot-every", metavar="WHEN", help="Take a snapshot every so many seconds, as in 600s, or events, as in 10000."
+    ),
+]
 Ca = Annotated[
     Path | None,
     typer.Option("--tls-ca", metavar="FILE", help="Speak TLS with engines: the authorities of their certificates, PEM.",
@@ -58,6 +74,8 @@ def add_to(app: typer.Typer) -> None:
             "Run the listener of one server until SIGTERM or SIGINT; it prints a line when it has joined the domain.",
             [
                 "holdfast listener --domain shop --server http://127.0.0.1:9001 --name a --store ./a",
+                "holdfast listener --domain shop --server http://127.0.0.1:9001 --name a --reset ./reset.sh "
+                "--snapshot ./snapshot.sh --snapshot-every 3600s",
                 "holdfast listener --domain shop --server http+unix:///run/shop.sock --name b --site north --role shadow",
             ],
             changed={
@@ -81,6 +99,9 @@ def listener(
     in_doubt: InDoubt = "resend",
     forgets: Forgets = False,
     probe: Probe = "",
+    reset: Reset = None,
+    snapshot: Snapshot = None,
+    snapshot_every: SnapshotEvery = "",
     tls_ca: Ca = None,
     tls_certificate: Certificate = None,
     tls_key: Key = None,
@@ -104,7 +125,7 @@ def listener(
     def made() -> Listener:
         return Listener(
             url, domain, name, call=server, store=store or Path(f"listener-{name}"), site=site, role=role, in_doubt=in_doubt,
-            forgets=forgets, probe=probe, tls=tls,
+            forgets=forgets, probe=probe, reset=reset, snapshot=snapshot, snapshot_every=snapshot_every, tls=tls,
         )  # fmt: skip
 
     holdfast.run(_serve(made))

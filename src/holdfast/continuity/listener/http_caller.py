@@ -19,7 +19,7 @@ again; a whole answer has at most `answer_max` bytes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import NamedTuple, Self
 from urllib.parse import unquote, urlsplit
@@ -81,6 +81,8 @@ class HttpCaller:
         self._answer_max = answer_max
         self._idle: list[ServerConnection] = []  # the one used last is used next
         self._turns = asyncio.Semaphore(connections_max)
+        # Asked first on every new connection, and who hears the answer; CallFailed of it ends the connection.
+        self.greeting: tuple[Content, Callable[[Answer], None]] | None = None
         self.connections_made = 0  # a server that was started again is noticed by a new connection (continuity rule 12)
 
     async def __aenter__(self) -> Self:
@@ -161,7 +163,7 @@ class HttpCaller:
     async def _connection(self, timeout: float) -> AsyncIterator[ServerConnection]:
         """A connection for one exchange. It is kept afterwards if the exchange ended as it should."""
         async with self._turns:
-            connection = self._kept() or await self._connect(timeout)
+            connection = self._kept() or await self._greeted(await self._connect(timeout), timeout)
             try:
                 yield connection
             finally:
@@ -170,6 +172,28 @@ class HttpCaller:
                     self._idle.append(connection)
                 else:
                     connection.end()
+
+    async def _greeted(self, connection: ServerConnection, timeout: float) -> ServerConnection:
+        """The connection after the greeting, or another if the server did not keep it. CallFailed if it said nothing."""
+        if self.greeting is None:
+            return connection
+        content, hear = self.greeting
+        alarm = self._alarm(connection, timeout)
+        try:
+            connection.begin(written(content, [], self._host) or b"", is_head=False, body_max=self._answer_max)
+            body = await connection.until_over()
+            hear(Answer(connection.received_head, body))
+        except BaseException as problem:
+            connection.end()
+            if isinstance(problem, CallFailed):  # the request itself was not sent
+                raise CallFailed("refused", f"{self.url}{content.target}: {problem}") from problem
+            raise
+        finally:
+            alarm.cancel()
+        if connection.is_reusable:
+            return connection
+        connection.end()
+        return await self._connect(timeout)
 
     def _kept(self) -> ServerConnection | None:
         too_old = asyncio.get_running_loop().time() - IDLE_SECONDS_MAX

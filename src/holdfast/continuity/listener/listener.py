@@ -165,8 +165,11 @@ class Listener:
         deaths = {place: times - 1 for place, times in store.opened.in_doubt.items()} if self._server.is_in_process else {}
         self.requests = RequestsInOrder(
             store, Order(domain.order, min(WINDOW, CALLS // 2), store.finished), Doubt(self._policy, domain.call_timeout, deaths),
-            self._server, self.confirms, self.answers.tell, compare, self._publish_skip, self._changed, self._forgets,
+            self._server, self.confirms, self.answers.tell, compare, self._publish_skip, self._changed,
+            self._forgets and not self._probe,
         )  # fmt: skip
+        if self._forgets:
+            self._server.notice_restarts(lambda: self.requests.want_rebuild("it forgets, and was started again"))
         self._snapshots = SnapshotTaker(
             domain, self.server, store, self.confirms, self._rebuild.snapshots, self._commands.get("snapshot"), self._every,
             self._publish_snapshot,

@@ -36,6 +36,8 @@ log = logging.getLogger("holdfast.continuity")
 
 # A request whose body is streamed is read into memory.
 REQUEST_BYTES_MAX = 64 << 20
+# Errors of the server for which it is not known yet which answer was given.
+ERRORS_MAX = 1_024
 _SKIPPED = b"This request ended every server that processed it, and is passed over.\n"
 SKIPPED = Answer(Head(500, [(b"content-type", b"text/plain")], len(_SKIPPED)), _SKIPPED)
 
@@ -46,7 +48,8 @@ class Entry:
     """An event of the topic that is not finished."""
 
     __slots__ = (
-        "apply", "decision", "event", "followers", "is_called", "is_told", "judgement", "place", "request", "time_us", "work",
+        "apply", "decision", "event", "followers", "is_called", "is_given", "is_told", "judgement", "place", "request", "time_us",
+        "work",
     )  # fmt: skip
 
     def __init__(self, place: int, event: ReceivedEvent, time_us: int, request: Request | None = None) -> None:
@@ -60,6 +63,7 @@ class Entry:
         self.work: Callable[[], Awaitable[None]] | None = None  # and what is done before, while nothing else is
         self.followers: list[Entry] = []  # requests with the same key
         self.is_called = False
+        self.is_given = False  # an engine has given another server's answer
         self.is_told = False  # the engine knows that there is no answer yet
 
     def record(self, outcome: RecordOutcome, answer: Answer | None = None) -> Record:
@@ -93,6 +97,7 @@ class RequestsInOrder:
         self._publish_skip = publish_skip
         self._changed = changed  # the state of the server
         self._forgets = forgets
+        self._errors: dict[str, bytes] = {}  # own answers of 5xx, the newest: by key, what is compared
         self._has_answered = False  # since it was reset, or the listener was started
         self._failing: set[int] = set()  # places whose calls fail for the moment
         self._behind_up_to = 0  # a server that failed is behind until it has caught up to here
@@ -244,6 +249,10 @@ class RequestsInOrder:
         entry.is_called = False
         self._has_answered = True
         answer = msgspec.structs.replace(answer, comparison=self._compare(answer))
+        if answer.head.status >= 500:
+            self._errors[entry.request.key] = answer.comparison
+            if len(self._errors) > ERRORS_MAX:
+                del self._errors[next(iter(self._errors))]
         self._end(entry, "answered", answer)
         return None
 
@@ -257,20 +266,38 @@ class RequestsInOrder:
             if decision.action == "done":
                 self._end(entry, "failed", None, "the server has done it, and its answer is lost")
                 return False
+            if decision.action == "skip" and entry.is_given:
+                self.want_rebuild(f"it dies of transaction {entry.request.transaction}, which another has answered")
+                return False
             if decision.action == "skip":
                 self._publish_skip(
                     entry.request.transaction, f"the server died of it {self.doubt.deaths.get(entry.place, 0)} times"
                 )
                 return False
             if decision.action == "rebuild":
-                self.needs_rebuild = f"transaction {entry.request.transaction} is in doubt"
-                self._changed()
+                self.want_rebuild(f"transaction {entry.request.transaction} is in doubt")
                 return False
             probed = await self._server.probe(entry.request.transaction)
             following = self.doubt.probed(entry.place, probed.state, time.monotonic(), probed.start)
             if following is None:
                 return False
             decision = following
+
+    def given(self, key: str, digest: bytes) -> None:
+        """This answer was given. If the server's own was an error, its state is not that of the others (continuity rule 4)."""
+        own = self._errors.pop(key, digest)
+        if own != digest:
+            self.want_rebuild(f"it answered an error where another answer was given (key {key})")
+        for entry in [self._entries[place] for place in self._failing]:
+            if entry.request is not None and entry.request.key == key:
+                entry.is_given = True
+                if self.doubt.answered_elsewhere(entry.place):
+                    self.want_rebuild(f"it dies of transaction {entry.request.transaction}, which another has answered")
+
+    def want_rebuild(self, reason: str) -> None:
+        """Call no more: the state of the server is not to be trusted."""
+        self.needs_rebuild = self.needs_rebuild or reason
+        self._changed()
 
     def skip(self, transaction: str) -> None:
         """All servers have died of it: it is passed over (continuity rule 14)."""

@@ -6,7 +6,8 @@ The server sees the request as the client wrote it. If it knows keys (`in_doubt=
 the engine made the key. With `tell_server` it gets transaction, key, time and seed, which are the same at all servers.
 
 A probe is a path of the server that is asked for a transaction: `GET PROBE?transaction=NUMBER` answers JSON with `state`, which
-is `done`, `running` or `unknown`, and with `start`, an id that changes when the server is started again.
+is `done`, `running` or `unknown`, and with `start`, an id that changes when the server is started again. A server that forgets is
+asked for `start` on every new connection, before the request is sent (continuity rule 12).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import msgspec
 from holdfast.continuity.answer import Answer, Head
 from holdfast.continuity.listener.http_caller import HttpCaller
 from holdfast.continuity.listener.server_connection import CallFailed
-from holdfast.continuity.machines.doubt import ProbeAnswer
+from holdfast.continuity.machines.doubt import ProbeAnswer, server_verdict
 from holdfast.continuity.request import Content, Headers, Request
 
 log = logging.getLogger("holdfast.continuity")
@@ -40,6 +41,10 @@ class Probed(msgspec.Struct, frozen=True):
     start: str | None = None
 
 
+class _Started(msgspec.Struct, frozen=True):
+    start: str
+
+
 class ServerCall:
     """The server of a listener."""
 
@@ -50,6 +55,25 @@ class ServerCall:
         self._knows_keys = knows_keys
         self._probe = probe
         self._timeout = timeout
+        self._start = ""  # the start id that the server told last
+
+    def notice_restarts(self, restarted: Callable[[], None]) -> bool:
+        """Have it said when the server was started again, before anything is sent to it; whether that can be known."""
+        if self._caller is None or not self._probe:
+            return False
+        self._restarted = restarted
+        self._caller.greeting = (Content("GET", self._probe, []), self._heard_start)
+        return True
+
+    def _heard_start(self, answer: Answer) -> None:
+        try:
+            now = msgspec.json.decode(answer.body, type=_Started).start
+        except msgspec.DecodeError as problem:
+            raise CallFailed("cut", f"it tells no start id: {problem}") from problem
+        before, self._start = self._start or now, now
+        if server_verdict(before, now, True, None) == "rebuild":
+            self._restarted()
+            raise CallFailed("refused", "the server was started again, and has forgotten")
 
     @property
     def is_in_process(self) -> bool:

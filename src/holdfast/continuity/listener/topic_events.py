@@ -159,6 +159,8 @@ class TopicEvents:
         given = [(str(key), bytes.fromhex(digest)) for key, _, digest in told["given"]] if kind == request.GIVEN else None
         for key, digest in given or ():
             self.keys.given(key, digest)
+            if self.has_joined:
+                self._requests.given(key, digest)
         return msgspec.structs.replace(entry.record("passed"), given=given)
 
     def _changed(self, entry: Entry, change: Change) -> Record:
