@@ -22,7 +22,7 @@ from holdfast.continuity.listener.listener import Listener
 from holdfast.continuity.request import Content
 from tests.asking_engine import asking_engine
 from tests.bank_process import BankProcess
-from tests.listening import listening, running
+from tests.listening import Account, listening, running
 from tests.waiting import until
 
 _numbers = itertools.count()
@@ -201,6 +201,29 @@ async def test_a_new_server_joins_under_load_and_ends_equal(tmp_path: Path) -> N
 
         assert joined_after < 300
         assert domain.banks["c"].resets == []
+
+
+async def test_a_rebuild_that_was_interrupted_is_begun_again_at_the_next_start(tmp_path: Path) -> None:
+    url, account, resets = f"memory:rebuild-{next(_numbers)}", Account(), [0]
+
+    async def reset(snapshot: str) -> None:
+        resets[0] += 1
+        account.targets.clear()
+        if resets[0] == 1:
+            raise OSError("the machine goes down")
+
+    async with asking_engine(url, Domain(name="shop")) as engine:
+        async with Listener(url, "shop", "one", call=account, store=tmp_path / "s", reset=reset) as listener:
+            working = asyncio.create_task(listener.run())
+            await engine.answer(await engine.send("/a"))
+            listener.requests.want_rebuild("its disk was exchanged")
+            with pytest.raises(OSError, match="goes down"):
+                await working
+        async with listening(url, account, tmp_path / "s", reset=reset):
+            answer = await engine.answer(await engine.send("/b"))
+
+    assert resets == [2]
+    assert (account.targets, answer.body) == (["/a", "/b"], b"2")
 
 
 # --- servers that lag --------------------------------------------------------------------------------------------------
