@@ -270,10 +270,14 @@ async def test_the_last_servers_are_never_removed(tmp_path: Path) -> None:
             await domain.add(name)
         await domain.deposit(5)
         domain.banks["b"].kill()
-        async with holdfast.connect(domain.url) as client:
-            for _ in range(30):
-                await client.topic("domain.bank.requests").send({"session": "x"}, type="holdfast.domain.session")
         await domain.deposit(1)
+        async with holdfast.connect(domain.url) as client:
+            for _ in range(30):  # they stay behind the request that b has not finished
+                await client.topic("domain.bank.requests").send({"session": "x"}, type="holdfast.domain.session")
+            (lag,) = [
+                each["waiting"] for each in await client.subscriptions("domain.bank.requests") if each["name"] == "server.b"
+            ]
+            assert lag > 20
         await until(lambda: domain.member("b", seen_by="a") == "behind", "b is behind, further than the limit")
         with pytest.raises(NotTaken):
             await domain.deposit(1)
