@@ -23,6 +23,7 @@ from typing import Any, Self
 import msgspec
 
 from holdfast.client.client import Client, connect
+from holdfast.client.destination import Queue
 from holdfast.continuity import register, request, roll_call
 from holdfast.continuity.answer import Answer, Part
 from holdfast.continuity.domain import Domain, Route
@@ -44,6 +45,7 @@ from holdfast.errors import HoldfastError, OutcomeUnknown
 log = logging.getLogger("holdfast.continuity")
 
 CHECK_SECONDS = 0.5
+AGAIN_SECONDS = 1.0
 SESSION_COPIES = 2
 SESSION_SECONDS = 5.0
 _parts = msgspec.msgpack.Decoder(Part)
@@ -106,15 +108,8 @@ class Engine:
             self._reads = Reads(self.domain, self.start, self.servers, self._under_way, self._loop_time)
             self._server = AnswerServer(self, self.domain.name, self.name, self.start)
             host, port = await self._server.listen(*self._answers, self._tls)
-            self._replies = await self.client.temporary_queue()
-            await self._topic.send(
-                {
-                    "engine": self.name, "start": self.start, "site": self.site,
-                    "address": self._advertise or f"{host}:{port}", "reply_to": self._replies.name,
-                    "tls": self._tls is not None,
-                },
-                type=request.ENGINE,
-            )  # fmt: skip
+            self._address = self._advertise or f"{host}:{port}"
+            await self._register()
         except BaseException:
             await self.client.close()
             raise
@@ -126,6 +121,15 @@ class Engine:
             asyncio.create_task(roll_call.answer_for_ever(self.client, self.domain.name, self.description)),
         ]
         return self
+
+    async def _register(self) -> None:
+        """Say in the topic where listeners answer: by link, or by event if they cannot dial."""
+        self._replies = await self.client.temporary_queue()
+        told = {
+            "engine": self.name, "start": self.start, "site": self.site, "address": self._address,
+            "reply_to": self._replies.name, "tls": self._tls is not None,
+        }  # fmt: skip
+        await self._topic.send(told, type=request.ENGINE)
 
     async def close(self) -> None:
         """Take no more requests; publish what was given; leave."""
@@ -323,8 +327,21 @@ class Engine:
             server.link.send(ResumeFrame(number, wanted.offset))
 
     async def _receive_replies(self) -> None:
-        """Answers of listeners that could not reach this engine by link."""
-        async with self._replies.receive() as incoming:
+        """Take answers of listeners that cannot reach this engine by link. A queue lost with its session is made anew."""
+        while True:
+            try:
+                await self._receive_from(self._replies)
+                return
+            except HoldfastError as problem:
+                log.info("answers by event do not come for the moment: %s", problem)
+                await asyncio.sleep(AGAIN_SECONDS)
+            try:
+                await self._register()
+            except HoldfastError as problem:
+                log.info("the engine is not registered anew yet: %s", problem)
+
+    async def _receive_from(self, replies: Queue) -> None:
+        async with replies.receive() as incoming:
             async for event in incoming:
                 try:
                     self._take(str(event.properties.get("server", "")), _parts.decode(bytes(event.body)))
