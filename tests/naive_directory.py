@@ -282,9 +282,20 @@ class NaiveDirectory:
                     if not command.is_durable:
                         self.owners[(command.topic, command.name)] = command.session
                         self.introduce(command.session)
+            case commands.SubscribeLike():
+                key, other = (command.topic, command.name), (command.topic, command.like)
+                self.add(key)
+                delays = ((event.position, event.delayed_until_ms) for event in self.queues[other])
+                self.queues[key] = [NaiveEvent(each, not_before_ms=at, delayed_until_ms=at) for each, at in delays]
+                self.order[key] = list(self.order[other])
+                if key in self.sizes:
+                    self.sizes[key] = dict(self.sizes[other])
             case commands.Unsubscribe():
                 self.remove((command.topic, command.name))
             case commands.Attach():
+                if command.take_over:
+                    where = (command.destination, command.subscription)
+                    self.attached = {holder: key for holder, key in self.attached.items() if key != where}
                 self.attached[(command.session, command.receiver)] = (command.destination, command.subscription)
                 self.introduce(command.session)
             case commands.Detach():

@@ -74,10 +74,12 @@ class NaiveSubscriptions:
                 self.delete(command)
             case commands.Subscribe():
                 self.subscribe(command)
+            case commands.SubscribeLike():
+                self.subscribe_like(command)
             case commands.Unsubscribe():
                 self.unsubscribe((command.topic, command.name), command.is_forced)
             case commands.Attach():
-                self.attach((command.destination, command.subscription), (command.session, command.receiver), command.is_owner)
+                self.attach((command.destination, command.subscription), (command.session, command.receiver), command)
             case commands.Detach():
                 self.detach(command.session, command.receiver)
             case commands.OpenProducer():
@@ -140,6 +142,17 @@ class NaiveSubscriptions:
             del self.subscriptions[key]
             self.subscriptions[key] = made
 
+    def subscribe_like(self, command: commands.SubscribeLike) -> None:
+        key, found = (command.topic, command.name), self.subscriptions.get((command.topic, command.name))
+        other = self.subscriptions.get((command.topic, command.like))
+        if other is None or not other.is_durable:
+            raise Refusal
+        if found is not None and (found is other or found.receivers or not command.replace):
+            raise Refusal
+        self.subscriptions.pop(key, None)
+        terms = (other.owner, other.is_durable, other.is_shared, other.selector, other.no_local, other.client)
+        self.subscriptions[key] = NaiveSubscription(*terms, list(other.waiting))
+
     def unsubscribe(self, key: Key, is_forced: bool) -> None:
         if key not in self.subscriptions or self.subscriptions[key].receivers:
             raise Refusal
@@ -163,17 +176,29 @@ class NaiveSubscriptions:
 
     # --- receivers ---------------------------------------------------------------------------------------------------
 
-    def attach(self, key: Key, holder: Holder, is_owner: bool) -> None:
+    def attach(self, key: Key, holder: Holder, command: commands.Attach) -> None:
+        is_owner = command.is_owner
         found = self.subscriptions.get(key)
         elsewhere = [other for other, each in self.subscriptions.items() if holder in each.receivers and other != key]
         if found is None or elsewhere or found.owner not in ("", holder[0]):
             raise Refusal
+        if command.take_over and (is_owner or found.is_shared or not found.is_durable):
+            raise Refusal
         if holder not in found.receivers:
-            if found.receivers and not found.is_shared:
+            if found.receivers and command.take_over:
+                self.check_take_over(found, holder[0])
+                found.receivers.clear()
+            elif found.receivers and not found.is_shared:
                 raise Refusal
             found.receivers.append(holder)
         if is_owner and holder not in found.owners:
             found.owners.append(holder)
+
+    @staticmethod
+    def check_take_over(found: NaiveSubscription, session: str) -> None:
+        for former, _ in found.receivers:
+            if found.owners or former == session or former.split("/")[1:] != session.split("/")[1:]:
+                raise Refusal
 
     def detach(self, session: str, receiver: int) -> None:
         for key, found in list(self.subscriptions.items()):

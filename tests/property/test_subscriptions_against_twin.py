@@ -17,7 +17,7 @@ from tests.naive_subscriptions import PATTERNS, SELECTORS, NaiveSubscriptions, R
 NAMES = ["a.x", "a.y", "b", "_temporary.1.topic"]
 PLACES = [*(("name", name) for name in NAMES), *(tuple(key.split(":", 1)) for key in PATTERNS)]
 name = make.sampled_from(NAMES)
-session = make.sampled_from(["ann", "bob"])
+session = make.sampled_from(["ann", "bob", "3/eve", "4/eve"])  # of nobody, and of a user
 client = make.sampled_from(["", "c1", "c2"])
 subscription = make.sampled_from(["audit", "pager"])
 producer = make.sampled_from(["press", "mill", ""])
@@ -37,8 +37,9 @@ def subscribes(draw: make.DrawFn) -> Command:
 @make.composite
 def attaches(draw: make.DrawFn) -> Command:
     return commands.Attach(
-        draw(session), draw(make.integers(1, 2)), draw(key), draw(subscription), is_owner=draw(make.booleans())
-    )
+        draw(session), draw(make.integers(1, 2)), draw(key), draw(subscription), is_owner=draw(make.booleans()),
+        take_over=draw(make.booleans()),
+    )  # fmt: skip
 
 
 @make.composite
@@ -56,6 +57,7 @@ command = make.one_of(
     make.builds(lambda deleted, forced: commands.Delete(deleted, is_forced=forced), name, make.booleans()),
     make.builds(lambda where, which, forced: commands.Unsubscribe(where, which, is_forced=forced), key, subscription,
                 make.booleans()),
+    make.builds(commands.SubscribeLike, key, subscription, subscription, make.booleans()),
     attaches(),
     attaches(),
     make.builds(lambda who, at: commands.Detach(who, at), session, make.integers(0, 2)),

@@ -142,6 +142,7 @@ BESIDES: dict[str, dict[str, Any]] = {
     "empty": {},
     "describe": {},
     "subscribe": {"name": "made"},
+    "subscribe_like": {"name": "made", "like": "free"},
     "ensure_subscription": {"name": "made"},
     "unsubscribe": {"name": "free", "force": True},
     "subscriptions": {},
@@ -158,7 +159,17 @@ BESIDES: dict[str, dict[str, Any]] = {
 ABOUT = {
     **dict.fromkeys(("create", "configure", "ensure", "delete", "empty", "describe"), "name"),
     **dict.fromkeys(
-        ("subscribe", "ensure_subscription", "unsubscribe", "subscriptions", "extent", "more", "confirm_up_to"), "topic"
+        (
+            "subscribe",
+            "subscribe_like",
+            "ensure_subscription",
+            "unsubscribe",
+            "subscriptions",
+            "extent",
+            "more",
+            "confirm_up_to",
+        ),
+        "topic",
     ),
 }
 # Arguments of other actions, and of none.
@@ -185,7 +196,18 @@ def shapes(action: str) -> Iterator[Asked]:
 # What an action that was carried out needs on everything that it touched; "any": any right at all.
 NEEDED = {
     **dict.fromkeys(
-        ("create", "configure", "ensure", "delete", "empty", "subscribe", "ensure_subscription", "unsubscribe"), "manage"
+        (
+            "create",
+            "configure",
+            "ensure",
+            "delete",
+            "empty",
+            "subscribe",
+            "subscribe_like",
+            "ensure_subscription",
+            "unsubscribe",
+        ),
+        "manage",
     ),
     **dict.fromkeys(("describe", "subscriptions", "list", "all_subscriptions", "status"), "any"),
     **dict.fromkeys(("extent", "more", "dead_cursor"), "browse"),

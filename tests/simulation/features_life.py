@@ -1,7 +1,7 @@
 """A node's life that uses every feature, on a simulated disk, and the life after it that finds out what is left.
 
 live     transactions over two queues and a topic; groups; priorities; large events, one broken off; delays; a selector; a
-         pattern; dead events sent again. Everything that the program was told goes to the checkers.
+         pattern; a subscription made like another, and one taken over; dead events sent again. Everything that the program was told goes to the checkers.
 check    after a crash: the replayed state is that of a replica; then everything is received and confirmed; then no space is
          needed any more.
 """
@@ -38,7 +38,7 @@ FRAGMENT_BYTES = 2_000
 CONTENT = hashlib.shake_128(b"content").digest(5_000)
 SELECTOR = "level > 5"
 # Those that keep the order of their one producer; the others go by priority, by group, or when their time has come.
-IN_ORDER = ("pager", "all")
+IN_ORDER = ("pager", "all", "copy")
 AUDIENCES = (*IN_ORDER, "ranked", "later", "sick")
 # Of a node whose disk fails nothing is waited for; of any other as long as a busy machine may need.
 TIMEOUT_S = 0.3
@@ -98,6 +98,7 @@ async def live(disk: SimulatedDisk, story: Story) -> None:
 async def use_everything(client: holdfast.Client, story: Story) -> None:
     await subscribe(client)
     await send_plain(client, story)
+    await copy_and_take_over(client, story)
     await move(client, story)
     await send_groups(client, story)
     await send_large(client, story)
@@ -123,6 +124,21 @@ async def send_plain(client: holdfast.Client, story: Story) -> None:
     for number, delay_ms in enumerate((0, 15, 1), 1):
         with story.sending("later", number):
             await client.queue("later").send(number, delay_ms=delay_ms)
+
+
+async def copy_and_take_over(client: holdfast.Client, story: Story) -> None:
+    """One subscription is made like another; one receiver takes over from another, which held everything."""
+    await client.create_subscription("alerts.eu", "copy", like="pager")
+    for number in (2, 3):
+        story.account.accepted("alerts", number, *IN_ORDER)
+    async with client.session() as former, client.session() as again:
+        await (await former.subscribe("alerts.*", "all").open()).next()
+        async with again.subscribe("alerts.*", "all", take_over=True) as incoming:
+            event = await incoming.next()
+            story.account.delivered("all", "first life", "alerts", event.data)
+            await event.confirm()
+            await incoming.settled()
+            story.account.settled("all", "alerts", event.data)
 
 
 async def move(client: holdfast.Client, story: Story) -> None:
@@ -242,7 +258,7 @@ def waiting(node: Node) -> list[tuple[str, str]]:
 async def everything(node: Node, client: holdfast.Client, key: tuple[str, str]) -> AsyncIterator[tuple[str, int, Any]]:
     """Everything that waits in a backlog, confirmed: (audience, priority, data), the content in place of a large event's data."""
     topic = key[0].removeprefix("glob:")
-    source = client.subscribe(topic, key[1], selector=SELECTOR if key[1] == "pager" else None) if key[1] else None
+    source = client.subscribe(topic, key[1], selector=SELECTOR if key[1] in ("pager", "copy") else None) if key[1] else None
     async with source or client.queue(key[0]).receive() as incoming:
         while node.messages.directory.backlog(key).waiting:
             event = await incoming.next(5)

@@ -171,6 +171,7 @@ class Administration(ABC):
         name: str,
         *,
         regex: str | None = None,
+        like: str | None = None,
         timeout: float | None = None,
         **terms: Unpack[SubscriptionTerms],
     ) -> None:
@@ -178,9 +179,19 @@ class Administration(ABC):
 
         As with `subscribe`, the topic may be a wildcard. A subscription that is there on other terms, and in which events wait,
         is replaced only where `replace=True` says so.
+
+        With `like`, it has the terms of that subscription of the same topic, and everything that waits in it now, in flight and
+        delayed included, but not its delivery counts: no event is missing, and none is there twice. `replace` is then the only
+        other term.
         """
         checks.options(terms, SubscriptionTerms, "create_subscription")
         where, subscribed, asked = subscription(topic, check_subscription(name), terms, regex=regex)
+        if like is not None:
+            if others := sorted(terms.keys() - {"replace"}):
+                raise BadSetting(f"a subscription made like another has its terms; leave out {', '.join(others)}", setting="like")
+            copied = {"match": asked.match, "like": check_subscription(like), "replace": asked.replace}
+            await self._manage("subscribe_like", timeout, topic=where, name=subscribed, **copied)
+            return
         given = {
             "match": asked.match,
             "selector": asked.selector,

@@ -82,7 +82,7 @@ class SessionMethods(ABC):
         If a durable subscription of this name has another selector, or one where none is given now, it is replaced. While
         events wait in it, that is refused with NotEmpty, unless `replace=True` says that they may be lost. Refused with
         SubscriptionInUse: to receive from a shared subscription without `shared`, and a second receiver of one that is not
-        shared.
+        shared, unless `take_over=True` says that it takes the place of the first.
         """
         return subscribe(self._opened(), topic, name, regex, options)
 

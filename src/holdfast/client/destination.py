@@ -156,7 +156,8 @@ class Destination:
 def subscribe(session: Session, topic: str | None, name: str | None, regex: str | None, options: SubscribeOptions) -> Incoming:
     """A receiver of a subscription, of a topic or of a pattern."""
     checks.options(options, SubscribeOptions, "subscribe")
-    wanted = subscription(topic, name, options, durable=options.get("durable"), regex=regex)
+    durable, take_over = options.get("durable"), options.get("take_over", False)
+    wanted = subscription(topic, name, options, durable=durable, regex=regex, take_over=take_over)
     return _receiver(session, wanted.topic, "topic", wanted.subscription, options, wanted.asked)
 
 

@@ -94,6 +94,18 @@ class EnsureSubscription(Subscribe, frozen=True):
     update: bool = False
 
 
+class SubscribeLike(Command, frozen=True):
+    """Create a durable subscription with the terms of another one of the same topic, and with everything that waits in that."""
+
+    KIND = 24
+    topic: str  # a name, or a pattern as in keys
+    name: str
+    like: str
+    replace: bool = False
+    origin: str = ""
+    token: int = 0
+
+
 class Unsubscribe(Command, frozen=True):
     KIND = 8
     topic: str

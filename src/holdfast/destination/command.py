@@ -7,7 +7,7 @@ It never depends on who applies it or when.
 
     who issues it    commands                                                        fenced by epoch
     client manager   batch, confirm, release, reject, create, ensure, delete,        no: never ignored
-                     configure, subscribe, ensure subscription, unsubscribe, attach,
+                     configure, subscribe, subscribe like, ensure subscription, unsubscribe, attach,
                      open producer, forget producer, part, commit, abandon, publish
     primary          claim, detach, dead, carried, in hand                           yes: an older epoch's are ignored
                      (`detach` of a session that said goodbye comes from its client manager, with epoch 0: never ignored)
@@ -31,6 +31,7 @@ from holdfast.destination.administration_command import (
     Ensure,
     EnsureSubscription,
     Subscribe,
+    SubscribeLike,
     Unsubscribe,
 )
 from holdfast.errors import BadSetting, ProtocolError, TooLarge, UnknownVersion
@@ -67,6 +68,7 @@ __all__ = [
     "Release",
     "Settled",
     "Subscribe",
+    "SubscribeLike",
     "Unsubscribe",
     "Which",
     "accepted",
@@ -167,6 +169,7 @@ class Attach(Command, frozen=True):
     token: int = 0
     selector: str = ""  # of a receiver of a queue: it gets only what matches
     is_owner: bool = False  # it reads by place, and its subscription is not deleted meanwhile
+    take_over: bool = False  # of a durable subscription for one receiver: the present one, of the same user, is detached
 
 
 class Detach(Command, frozen=True):
@@ -333,6 +336,7 @@ KINDS: dict[int, type[Command]] = {
     for kind in (
         BatchCommand, Confirm, Release, Reject, Create, Delete, Subscribe, Unsubscribe, Attach, Detach, OpenProducer,
         ForgetProducer, Claim, Carried, Dead, Part, Commit, Abandon, Configure, Publish, InHand, Ensure, EnsureSubscription,
+        SubscribeLike,
     )
 }  # fmt: skip
 

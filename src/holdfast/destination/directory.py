@@ -54,6 +54,7 @@ APPLY: dict[type[commands.Command], Apply] = {
     commands.Ensure: ensuring.ensure,
     commands.Subscribe: subscribing.subscribe,
     commands.EnsureSubscription: ensuring.ensure_subscription,
+    commands.SubscribeLike: subscribing.subscribe_like,
     commands.Unsubscribe: subscribing.unsubscribe,
     commands.Attach: attaching.attach,
     commands.Detach: attaching.detach,

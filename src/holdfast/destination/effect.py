@@ -17,8 +17,8 @@ Holder = tuple[str, int]  # a session, and the number of a receiver in it
 class Placed(NamedTuple):
     """A batch is waiting in a backlog: positions first .. first + events - 1.
 
-    A command that places many batches at once (a deletion, in the dead queue) has this effect for the first of them only:
-    delivery walks the backlog.
+    A command that places many batches at once (a deletion, in the dead queue; a subscription made like another) has this effect
+    for the first of them only: delivery walks the backlog.
     """
 
     backlog: BacklogKey

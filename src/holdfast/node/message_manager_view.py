@@ -69,6 +69,10 @@ class MessageManagerView(Protocol):
     def list_holders(self, destination: str, subscription: str, then: Callable[[Sequence[str]], None]) -> None:
         """Tell the sessions whose receivers are attached to a subscription, or to a queue with ""."""
 
+    def prepare_take_over(self, destination: str, subscription: str, session: str, then: Callable[[], None]) -> None:
+        """Prepare, when the state is known, that a receiver of this session takes over a subscription: events that the program of
+        the present receiver was handed count as delivered. Then the command that attaches it may be appended."""
+
     async def read_fragment(self, session: str, receiver: int, position: int, index: int) -> Buffer:
         """Read a fragment of the large event at a position, for a receiver that is attached where it waits."""
 

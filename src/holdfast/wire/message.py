@@ -136,6 +136,7 @@ class Attach(Message, frozen=True):
     replace: bool = False  # a durable subscription that is there on other terms, with what waits in it
     is_owner: bool = False  # it reads by place, and its subscription is not deleted under it
     ahead: bytes | None = None
+    take_over: bool = False  # of a durable subscription for one: detach its present receiver, if it is the same user's
 
 
 class Credit(Message, frozen=True):

@@ -46,6 +46,12 @@ Replace = Annotated[
     bool,
     typer.Option("--replace", help="Replace a durable subscription that has another selector; events that wait in it are lost."),
 ]
+TakeOver = Annotated[
+    bool,
+    typer.Option(
+        "--take-over", help="Take the place of the receiver that the durable subscription has, if it is the same user's."
+    ),
+]
 NoConfirm = Annotated[bool, typer.Option("--no-confirm", help="Confirm nothing: the events are given back, and delivered again.")]
 
 SaveTo = Annotated[
@@ -70,6 +76,7 @@ def add_to(app: typer.Typer) -> None:
                 "holdfast receive orders --count 1000 --json > orders.jsonl",
                 "holdfast receive orders --count 1 --save-to .",
                 "holdfast receive prices --subscription display --timeout 0.5",
+                "holdfast receive prices --subscription display --take-over --timeout 0.5",
             ],
             changed={
                 0: "--count events came; without --count, no event came for --timeout seconds",
@@ -88,6 +95,7 @@ def receive(
     shared: Shared = False,
     selector: Selector = None,
     replace: Replace = False,
+    take_over: TakeOver = False,
     no_confirm: NoConfirm = False,
     save_to: SaveTo = None,
     url: Url = URL_DEFAULT,
@@ -100,7 +108,7 @@ def receive(
     folder = checked_folder(save_to) if save_to is not None else None
     options: SubscribeOptions = {"selector": selector, "credit": min(count or CREDIT_MAX, CREDIT_MAX)}
     if subscription is not None:
-        options |= {"shared": shared, "replace": replace}
+        options |= {"shared": shared, "replace": replace, "take_over": take_over}
     got = holdfast.run(
         _receive(
             url,

@@ -26,6 +26,12 @@ Replace = Annotated[
     bool, typer.Option("--replace", help="Replace a subscription of other terms; events that wait in it are lost.")
 ]
 NoLocal = Annotated[bool, typer.Option("--no-local", help="Leave out events that the receiving client itself sends.")]
+Like = Annotated[
+    str | None,
+    typer.Option(
+        "--like", metavar="OTHER", help="Take the terms of this subscription of the topic, and all that waits in it now."
+    ),
+]
 SubscriptionName = Annotated[str, typer.Argument(metavar="NAME", help="The name of a subscription.")]
 
 group = typer.Typer(
@@ -45,6 +51,7 @@ def add_to(app: typer.Typer) -> None:
             "holdfast subscription create prices archive",
             'holdfast subscription create prices large --selector "amount > 100" --shared',
             "holdfast subscription create 'alerts.*' pager",
+            "holdfast subscription create prices archive-2 --like archive",
         ],
     ),
 )
@@ -55,20 +62,28 @@ def create(
     shared: Shared = False,
     no_local: NoLocal = False,
     replace: Replace = False,
+    like: Like = None,
     url: Url = URL_DEFAULT,
     timeout: Timeout = None,
     json: Json = False,
 ) -> None:
     from holdfast.cli.output import show
 
-    ask(
-        url,
-        timeout,
-        lambda client: client.create_subscription(
-            topic, name, selector=selector, shared=shared, no_local=no_local, replace=replace
-        ),
-    )
+    terms = _given(selector, shared, no_local, replace)
+    ask(url, timeout, lambda client: client.create_subscription(topic, name, like=like, **terms))
     show({"topic": topic, "name": name, "created": True}, as_json=json, sentence=f"created subscription {name!r} of {topic!r}")
+
+
+def _given(selector: str | None, shared: bool, no_local: bool, replace: bool) -> SubscriptionTerms:
+    """The terms that were given, and no others."""
+    terms: SubscriptionTerms = {"replace": replace}
+    if selector is not None:
+        terms["selector"] = selector
+    if shared:
+        terms["shared"] = True
+    if no_local:
+        terms["no_local"] = True
+    return terms
 
 
 @group.command(
@@ -95,13 +110,7 @@ def ensure(
 ) -> None:
     from holdfast.cli.output import show
 
-    terms: SubscriptionTerms = {"replace": replace}
-    if selector is not None:
-        terms["selector"] = selector
-    if shared:
-        terms["shared"] = True
-    if no_local:
-        terms["no_local"] = True
+    terms = _given(selector, shared, no_local, replace)
     ensured = ask(url, timeout, lambda client: client.ensure_subscription(topic, name, update=update, **terms))
     said = {"topic": topic, "name": name, "ensured": ensured}
     show(said, as_json=json, sentence=f"subscription {name!r} of {topic!r}: {ensured}")

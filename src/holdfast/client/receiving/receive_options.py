@@ -66,9 +66,12 @@ class SubscribeOptions(_Pace, SubscriptionTerms, total=False):
     """The options of `subscribe`: those of `ReceiveOptions`, the terms of `SubscriptionTerms`, and
 
     durable    keep events while nobody receives; None means yes for a subscription with a name, no for one without
+    take_over  take the place of the receiver that a durable subscription has, at once, if it is of the same user: a program
+               that was killed and starts again need not wait until its former session is given up
     """
 
     durable: bool | None
+    take_over: bool
 
 
 class Asked(NamedTuple):
@@ -80,6 +83,9 @@ class Asked(NamedTuple):
     is_shared: bool = False
     no_local: bool = False
     replace: bool = False
+    is_owner: bool = False
+    ahead: bytes | None = None
+    take_over: bool = False
 
 
 PLAIN = Asked()
@@ -94,12 +100,18 @@ class Wanted(NamedTuple):
 
 
 def subscription(
-    topic: str | None, name: str | None, terms: SubscriptionTerms, *, durable: bool | None = None, regex: str | None = None
+    topic: str | None,
+    name: str | None,
+    terms: SubscriptionTerms,
+    *,
+    durable: bool | None = None,
+    regex: str | None = None,
+    take_over: bool = False,
 ) -> Wanted:
     """The subscription that `subscribe` was asked for. Each refusal says what to write instead."""
     where, match = place(topic, regex)
     shared, no_local, replace = terms.get("shared", False), terms.get("no_local", False), terms.get("replace", False)
-    _check_flags(durable=durable, shared=shared, no_local=no_local, replace=replace)
+    _check_flags(durable=durable, shared=shared, no_local=no_local, replace=replace, take_over=take_over)
     if name is not None:
         names.check_subscription(name)
     is_durable = name is not None if durable is None else durable
@@ -118,7 +130,13 @@ def subscription(
             "a shared subscription has receivers of several clients and no own events to leave out; leave no_local out",
             setting="no_local",
         )
-    return Wanted(where, name or "", Asked(condition(terms.get("selector")), match, is_durable, shared, no_local, replace))
+    if take_over and (shared or not is_durable):
+        raise BadSetting(
+            "take_over is for a durable subscription that is not shared, which has one receiver; give a name, or leave it out",
+            setting="take_over",
+        )
+    asked = Asked(condition(terms.get("selector")), match, is_durable, shared, no_local, replace, take_over=take_over)
+    return Wanted(where, name or "", asked)
 
 
 def place(topic: str | None, regex: str | None = None) -> tuple[str, Match]:

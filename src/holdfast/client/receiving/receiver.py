@@ -179,7 +179,8 @@ class Receiver:
 
     async def _attach_again(self, deadline: float) -> Ranges:
         """Attach on a new link; the events that it holds no longer."""
-        self._asked = self._asked._replace(replace=False)  # it was replaced once; a later change is another program's wish
+        # It was replaced, or taken over, once: a later change is another program's wish.
+        self._asked = self._asked._replace(replace=False, take_over=False)
         while True:
             try:
                 answer = await self.session.ask_now(self.attaching, deadline, self.session.number)

@@ -1,11 +1,15 @@
-"""Attaching and detaching receivers, and ending sessions with everything that belongs to them (rule 4)."""
+"""Attaching and detaching receivers, and ending sessions with everything that belongs to them (rule 4).
+
+A program that was killed takes over its durable subscription when it starts again (`take_over`): in one step the former receiver
+is detached, and the new one attached. The newest one in the order of the channel has the subscription.
+"""
 
 from __future__ import annotations
 
 from holdfast.destination import command as commands
 from holdfast.destination.applying.managing import end_temporary, remove
 from holdfast.destination.applying.placing import place_all
-from holdfast.destination.effect import Attached, DetachedReceiver
+from holdfast.destination.effect import Attached, DetachedReceiver, Holder
 from holdfast.destination.state.queue import Queue
 from holdfast.destination.state.receivers import Session
 from holdfast.destination.state.state import Effects, State
@@ -13,10 +17,14 @@ from holdfast.destination.state.subscription import Subscription
 from holdfast.errors import Refused, SubscriptionInUse
 from holdfast.event.selector.selector import stored_selector
 
+# Why a receiver was detached whose subscription another one took over.
+TAKEN_OVER = "another receiver of the same user took this subscription over, and gets what was held; discard unconfirmed work"
+
 
 def attach(state: State, entry: int, command: commands.Attach, payload: memoryview, effects: Effects) -> None:
     queue = state.catalog.queue(command.destination, command.subscription)
-    _check_attach(state, command, queue)
+    for holder in _check_attach(state, command, queue):
+        _detach(state, state.sessions()[holder[0]], holder[1], TAKEN_OVER, effects)
     state.introduce(command.session, entry).receivers[command.receiver] = queue.key
     queue.receivers.attach((command.session, command.receiver), entry)
     queue.receivers.select((command.session, command.receiver), command.selector)
@@ -25,7 +33,8 @@ def attach(state: State, entry: int, command: commands.Attach, payload: memoryvi
     effects.append(Attached(command.session, command.receiver, queue.key, command.selector))
 
 
-def _check_attach(state: State, command: commands.Attach, queue: Queue) -> None:
+def _check_attach(state: State, command: commands.Attach, queue: Queue) -> list[Holder]:
+    """The receivers that are detached by it: those it takes over from."""
     if not command.session or command.receiver < 1:
         raise Refused("a receiver has a session and a number from 1 up; 0 stands for the whole session")
     session = state.sessions().get(command.session)
@@ -37,7 +46,10 @@ def _check_attach(state: State, command: commands.Attach, queue: Queue) -> None:
         )
     _check_selector(command, queue)
     if isinstance(queue, Subscription):
-        _check_subscription(command, queue)
+        return _check_subscription(command, queue)
+    if command.take_over:
+        raise Refused(f"{queue.title} has any number of receivers, and none is taken over; leave take_over out")
+    return []
 
 
 def _check_selector(command: commands.Attach, queue: Queue) -> None:
@@ -56,10 +68,14 @@ def _check_selector(command: commands.Attach, queue: Queue) -> None:
         )
 
 
-def _check_subscription(command: commands.Attach, queue: Subscription) -> None:
+def _check_subscription(command: commands.Attach, queue: Subscription) -> list[Holder]:
     if queue.owner not in ("", command.session):
         raise SubscriptionInUse(f"{queue.title} belongs to session '{queue.owner}'; use a subscription of your own")
     others = [holder for holder, _ in queue.receivers if holder != (command.session, command.receiver)]
+    if command.take_over and command.is_owner:
+        raise Refused(f"{queue.title}: who reads by place takes no subscription over; leave take_over out")
+    if command.take_over and (others or not queue.is_for_one or not queue.is_durable):
+        return queue.taken_over_by(command.session)
     if queue.is_for_one and others:
         raise SubscriptionInUse(
             f"{queue.title} has a receiver, and is not shared; close that one first, or subscribe with shared=True everywhere "
@@ -67,6 +83,7 @@ def _check_subscription(command: commands.Attach, queue: Subscription) -> None:
             destination=command.destination,
             subscription=command.subscription,
         )
+    return []
 
 
 def detach(state: State, entry: int, command: commands.Detach, payload: memoryview, effects: Effects) -> None:
@@ -75,15 +92,23 @@ def detach(state: State, entry: int, command: commands.Detach, payload: memoryvi
     if session is None or state.is_outdated(command.epoch):
         return
     for receiver in [command.receiver] if command.receiver else list(session.receivers):
-        key = session.receivers.pop(receiver, None)
-        if key is not None:
-            queue = state.queue(key)
-            queue.receivers.detach((session.name, receiver))
-            queue.backlog.history.leave((session.name, receiver))
-            effects.append(DetachedReceiver(session.name, receiver, key, ""))
+        queue = _detach(state, session, receiver, "", effects)
+        if queue is not None:
             _end_with_last_receiver(state, queue, effects)
     if not command.receiver:
         _end(state, session, entry, effects, command.at_ms)
+
+
+def _detach(state: State, session: Session, receiver: int, reason: str, effects: Effects) -> Queue | None:
+    """Detach a receiver; the queue that it was attached to, if it was."""
+    key = session.receivers.pop(receiver, None)
+    if key is None:
+        return None
+    queue = state.queue(key)
+    queue.receivers.detach((session.name, receiver))
+    queue.backlog.history.leave((session.name, receiver))
+    effects.append(DetachedReceiver(session.name, receiver, key, reason))
+    return queue
 
 
 def _end_with_last_receiver(state: State, queue: Queue, effects: Effects) -> None:

@@ -9,6 +9,10 @@
     shared or not shared          the other, durable both              refused, unless `replace` is said and nobody receives
     durable, shared, own          one of another kind                  refused
 
+A subscription made like another (`subscribe_like`) has its terms and everything that waits in it, in flight and delayed included,
+at the same positions and places. It is made at one point of the channel: every event is in it once, from the oldest one that the
+other had not finished.
+
 A command written before `replace` existed replaces a subscription whose selector or `no_local` differs.
 
 Because subscribing and creating are commands of one channel, applied in one order, a topic is matched with all patterns before
@@ -19,7 +23,7 @@ from __future__ import annotations
 
 from holdfast.destination import command as commands
 from holdfast.destination.applying.managing import counted, remove
-from holdfast.destination.effect import BacklogCreated
+from holdfast.destination.effect import BacklogCreated, Placed
 from holdfast.destination.name import check_subscription
 from holdfast.destination.state.state import Effects, State
 from holdfast.destination.state.subscription import PatternSubscription, Subscription, Terms, key_of, pattern_of
@@ -46,6 +50,43 @@ def subscribe(state: State, entry: int, command: commands.Subscribe, payload: me
     if terms.owner:
         state.introduce(terms.owner, entry).subscriptions.append(added.key)
     return True
+
+
+def subscribe_like(state: State, entry: int, command: commands.SubscribeLike, payload: memoryview, effects: Effects) -> int:
+    """Make a subscription like another one of the same topic or pattern: how many events wait in it."""
+    other = state.catalog.subscription(command.topic, command.like)
+    check_subscription(command.name, is_own=False)
+    _check_like(state, command, other)
+    found = state.catalog.queues.get((command.topic, command.name))
+    if found is not None:
+        remove(state, found, "replaced", effects)
+        state.forget_unneeded()
+    where = other.pattern if isinstance(other, PatternSubscription) else state.catalog.topic(command.topic)
+    added = make(state, where, command.name, other.terms, entry)
+    added.copy_from(other)
+    effects.append(BacklogCreated(added.key))
+    if (run := added.backlog.next_run(0)) is not None:
+        effects.append(Placed(added.key, *run[1:]))
+    return added.backlog.waiting
+
+
+def _check_like(state: State, command: commands.SubscribeLike, other: Subscription) -> None:
+    if not other.is_durable:
+        raise Refused(f"{other.title} {other.terms.kind}; only a durable one is copied", subscription=other.name)
+    found = state.catalog.queues.get((command.topic, command.name))
+    if found is None:
+        return
+    if found is other or len(found.receivers):
+        raise SubscriptionInUse(
+            f"{found.title} is the one to copy, or has receivers; use another name, or close them first", subscription=found.name
+        )
+    if not command.replace:
+        raise SubscriptionInUse(
+            f"{found.title} exists already; use another name, or say replace=True (--replace): {counted(found.backlog.waiting)}, "
+            "which is then lost",
+            subscription=found.name,
+            waiting=found.backlog.waiting,
+        )
 
 
 def make(state: State, where: Topic | Pattern, name: str, terms: Terms, made_at: int) -> Subscription:

@@ -327,6 +327,15 @@ class Backlog:
         """The greatest entry ever placed here."""
         return self._slots.newest_entry
 
+    def copy(self) -> Backlog:
+        """All that waits here, in the same slots, as if it had just been placed: nothing was delivered or finished before."""
+        made = Backlog(self._bodies)
+        made.waiting, made.lanes = self.waiting, self.lanes
+        made.has_delays, made.has_expiries = self.has_delays, self.has_expiries
+        made._slots, made._finished = self._slots.copy(), dict(self._finished)
+        made.sizes = self.sizes.copy() if self.sizes is not None else None
+        return made
+
     def pages(self) -> list[Page]:
         return self._slots.pages
 

@@ -49,6 +49,12 @@ class Sizes:
         if not self._alive[number]:
             del self._stretches[number], self._alive[number]
 
+    def copy(self) -> Sizes:
+        made = Sizes()
+        for number, stretch in self._stretches.items():
+            made.rebuild(number, stretch.tobytes())
+        return made
+
     # --- as a whole --------------------------------------------------------------------------------------------------
 
     def stretches(self) -> Iterator[tuple[int, bytes]]:

@@ -85,6 +85,14 @@ class Page:
         self.waiting += sum(events[:taken])
         return taken
 
+    def copy(self) -> Page:
+        """The same batches. Of a full page only `remaining` changes: the other arrays are shared."""
+        made = Page(self.first_slot)
+        made.entries, made.events = (self.entries, self.events) if self.is_full else (self.entries[:], self.events[:])
+        made.remaining, made.alive, made.waiting = self.remaining[:], self.alive, self.waiting
+        made.lanes, made.delays, made.expiries = self.lanes[:], self.delays[:], self.expiries[:]
+        return made
+
     def note(self, traits: Traits) -> None:
         """The batch that was added last is not a plain one."""
         offset = len(self.entries) - 1
@@ -174,6 +182,16 @@ class Slots:
         self.pages.append(page)
         self._first_slots.append(page.first_slot)
         self._first_entries.append(first_entry)
+
+    def copy(self) -> Slots:
+        """The same batches in the same slots."""
+        made = Slots(self.newest_entry, self.next_slot)
+        for page in self.pages:
+            made._add_page(page.copy(), page.entries[0])
+        for slot, entry in self.real_entry.items():
+            made.add_displaced(slot, entry)
+        made._has_finished_page = self._has_finished_page
+        return made
 
     def finish(self, page: Page, offset: int) -> None:
         """A batch is finished."""

@@ -98,6 +98,11 @@ class Queue:
             backlog.sizes.put(backlog.next_slot - 1, batch.size)
         return Placed(self.key, position.of(batch.entry), batch.events)
 
+    def copy_from(self, other: Queue) -> None:
+        """Let everything wait here that waits in another queue, at the same positions and places. Nothing has waited here yet."""
+        if other.is_used:
+            self._backlog, self.is_used = other.backlog.copy(), True
+
     def configure(self, settings: Settings) -> None:
         """Use these settings from now on. Batches placed while no high water was set in bytes are not counted in bytes."""
         self.settings = settings

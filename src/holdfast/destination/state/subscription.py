@@ -17,11 +17,12 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 from holdfast.destination.backlog.bodies import Bodies
-from holdfast.destination.effect import BacklogKey
+from holdfast.destination.effect import BacklogKey, Holder
 from holdfast.destination.name import check_letters
 from holdfast.destination.settings import Settings
 from holdfast.destination.state.queue import Queue
-from holdfast.errors import BadPattern
+from holdfast.destination.state.receivers import user_of
+from holdfast.errors import BadPattern, SubscriptionInUse
 from holdfast.event.pattern import Pattern
 from holdfast.event.selector.selector import Selector, stored_selector
 
@@ -89,6 +90,36 @@ class Subscription(Queue):
     def is_for_one(self) -> bool:
         """At most one receiver at a time."""
         return not self.terms.is_shared
+
+    def taken_over_by(self, session: str) -> list[Holder]:
+        """The receivers that go when one of this session takes over: those of other sessions of its user. SubscriptionInUse where
+        it may not.
+
+        A receiver of the same session stays: verdicts are checked by session, so one that was detached could still give them.
+        """
+        if not self.is_for_one or not self.is_durable:
+            raise SubscriptionInUse(
+                f"{self.title} {self.terms.kind}; only a durable one for one receiver is taken over: leave take_over out",
+                subscription=self.name,
+            )
+        if self.receivers.owners():
+            raise SubscriptionInUse(
+                f"{self.title} is owned by session '{self.receivers.owners()[0][0]}', which reads it by place as a Spark query "
+                "does, and is not taken over; stop that query, or close that reading",
+                subscription=self.name,
+            )
+        others = [holder for holder, _ in self.receivers if holder[0] != session]
+        if len(others) < len(self.receivers):
+            raise SubscriptionInUse(
+                f"{self.title} has a receiver of this very session; close that one, or use another subscription",
+                subscription=self.name,
+            )
+        if any(user_of(other) != user_of(session) for other, _ in others):
+            raise SubscriptionInUse(
+                f"{self.title} has a receiver of another user, who alone may take it over; close that one first",
+                subscription=self.name,
+            )
+        return others
 
     def describe(self) -> dict[str, Any]:
         return {

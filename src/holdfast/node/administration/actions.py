@@ -64,6 +64,10 @@ def _subscribe(asked: arguments.Subscribe, now_ms: int) -> Maker:
     )
 
 
+def _subscribe_like(asked: arguments.SubscribeLike, now_ms: int) -> Maker:
+    return lambda origin, token: command.SubscribeLike(asked.key, asked.name, asked.like, asked.replace, origin, token)
+
+
 def _ensure_subscription(asked: arguments.EnsureSubscription, now_ms: int) -> Maker:
     parse_optional(asked.selector or "")
     given = [name for name in ("selector", "shared", "no_local") if getattr(asked, name) is not None]
@@ -107,6 +111,7 @@ COMMANDS: dict[str, Prepare] = {
     "delete": _delete,
     "empty": _empty,
     "subscribe": _subscribe,
+    "subscribe_like": _subscribe_like,
     "ensure_subscription": _ensure_subscription,
     "unsubscribe": _unsubscribe,
 }

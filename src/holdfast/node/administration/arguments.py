@@ -161,6 +161,12 @@ class Subscribe(OfTopic, frozen=True, kw_only=True):
     replace: bool = False
 
 
+class SubscribeLike(OfTopic, frozen=True, kw_only=True):
+    name: str
+    like: str
+    replace: bool = False
+
+
 class EnsureSubscription(OfTopic, frozen=True, kw_only=True):
     """Terms that are None are not given."""
 
@@ -265,6 +271,7 @@ ACTIONS: Mapping[str, type[Arguments]] = {
     "empty": Empty,
     "describe": Describe,
     "subscribe": Subscribe,
+    "subscribe_like": SubscribeLike,
     "ensure_subscription": EnsureSubscription,
     "unsubscribe": Unsubscribe,
     "subscriptions": Subscriptions,

@@ -316,7 +316,6 @@ class ClientLink:
         number = self._numbers.get(message.session)
         self._attached.discard((message.session, message.receiver))
         if number is not None:
-            self._sessions[number].receivers.pop(message.receiver, None)
             self.say(number, frame.ReceiverClosed(message.receiver, message.code, message.sentence))
 
     def tell_watermark(self, session: str, level: Watermark) -> None:

@@ -335,7 +335,9 @@ class ClientManager:
         elif isinstance(message, NoLongerHeld):
             self._lost[message.session, message.receiver] = message.lost
         elif isinstance(message, ReceiverGone):
-            link = self.links.get(message.session)
+            link, session = self.links.get(message.session), self.sessions.get(message.session)
+            if session is not None:
+                session.close_receiver(message.receiver, message.sentence)
             if link is not None:
                 link.receiver_gone(message)
         elif isinstance(message, Watermark):

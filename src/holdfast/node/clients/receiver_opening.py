@@ -5,7 +5,8 @@
 
 Subscribing is answered before the receiver attaches: nobody must receive by mistake from a subscription that has another selector
 or is in use. A subscription for one receiver is refused with `is_holder_away` while its present receiver has lost the link: that
-one is given up soon, and a client that starts again asks until then.
+one is given up soon, and a client that starts again asks until then. A receiver that takes over need not wait: the message
+manager counts what the present one was handed, and the Attach command detaches that one.
 """
 
 from __future__ import annotations
@@ -112,6 +113,15 @@ class ReceiverOpening:
     def _subscribed(self) -> None:
         try:
             check_attach(self._session, self._message)  # the rules may have changed meanwhile
+            if self._message.take_over:
+                self._manager.messages.prepare_take_over(*self._place, self._session.id, self._attach_prepared)
+            else:
+                self._attach()
+        except HoldfastError as problem:
+            self._refused(problem)
+
+    def _attach_prepared(self) -> None:
+        try:
             self._attach()
         except HoldfastError as problem:
             self._refused(problem)
@@ -126,7 +136,14 @@ class ReceiverOpening:
         token = self._manager.next_token(lambda _: self._attached(), self._not_attached)
         selector = message.selector if message.kind == "queue" and message.selector.strip() else ""
         made = command.Attach(
-            session.id, message.receiver, *self._place, self._manager.subject, token, selector, message.is_owner
+            session.id,
+            message.receiver,
+            *self._place,
+            self._manager.subject,
+            token,
+            selector,
+            message.is_owner,
+            message.take_over,
         )
         self._manager.submit(made, token)
 
@@ -173,12 +190,17 @@ def _check_queue(message: frame.Attach) -> None:
         raise WrongKind(
             f"a queue has no subscriptions; receive from {message.destination!r} without a name", destination=message.destination
         )
-    if message.match != "name" or message.is_shared or message.no_local:
-        raise WrongKind("patterns, shared and no_local are for topics; receive from a queue without them")
+    if message.match != "name" or message.is_shared or message.no_local or message.take_over:
+        raise WrongKind("patterns, shared, no_local and take_over are for topics; receive from a queue without them")
 
 
 def _check_subscription(message: frame.Attach) -> None:
     is_named = bool(message.subscription)
+    if message.take_over and (message.is_owner or message.is_shared or not is_named):
+        raise BadSetting(
+            "only a durable subscription for one receiver is taken over, and not to be read by place; leave take_over out",
+            setting="take_over",
+        )
     if is_named:
         name.check_subscription(message.subscription)
     if message.is_shared and not is_named:

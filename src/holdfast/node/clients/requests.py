@@ -176,6 +176,7 @@ def _forget_producer(request: Request, message: frame.ForgetProducer) -> None:
 def _attach(request: Request, message: frame.Attach) -> None:
     held, ahead = read_ranges(message.held), None if message.ahead is None else read_spans(message.ahead)
     check_attach(request.session, message)
+    request.session.check_reattached(message.receiver)
     opening = ReceiverOpening(request, message, held, ahead)
     request.when_known(message.destination, opening.begin)
 

@@ -58,12 +58,16 @@ class DeadAndDetach:
 
     def detach_session(self, session: str, seen: Iterable[tuple[BacklogKey, Ranges]]) -> None:
         """Detach a session that did not come back. The events its programs were handed (`seen`) count as delivered (rule 5)."""
+        self.release_seen(session, seen)
+        self._detach(session, 0)
+
+    def release_seen(self, session: str, seen: Iterable[tuple[BacklogKey, Ranges]]) -> None:
+        """Count the events that the programs of a session were handed as delivered. It is about to be detached."""
         for key, ranges in seen:
             for part in ranges.portions(command.RANGES_MAX):
                 self._issue(
                     command.Release(*key, session, part.to_bytes(), at_ms=self._clock.now_ms(), often_ms=command.OFTEN_MS)
                 )
-        self._detach(session, 0)
 
     def detach_receiver(self, holder: Holder) -> None:
         """Detach a receiver that did not come back, although its session did."""

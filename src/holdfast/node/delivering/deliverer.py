@@ -18,6 +18,8 @@ from holdfast.destination import effect
 from holdfast.destination.delivery.delivery import Delivery
 from holdfast.destination.directory import Directory
 from holdfast.destination.effect import Holder
+from holdfast.destination.state.subscription import Subscription
+from holdfast.errors import SubscriptionInUse
 from holdfast.event.position import Ranges
 from holdfast.node.clock import Clock
 from holdfast.node.delivering.dead_and_detach import DeadAndDetach
@@ -230,6 +232,20 @@ class Deliverer:
         """A session did not come back: events handed to its programs count as delivered, and all that it holds goes to others."""
         attached = [(holder, key) for holder, key in self._roster.of_session(session) if key in self.deliveries]
         self._dead_and_detach.detach_session(session, [(key, self.deliveries[key].seen(holder)) for holder, key in attached])
+
+    def prepare_take_over(self, key: BacklogKey, session: str) -> None:
+        """A receiver of this session is about to take over a subscription: its present receiver gets nothing more, and the events
+        handed to its program count as delivered. Nothing is done where the command will be refused."""
+        queue, delivery = self._directory.catalog.queues.get(key), self.deliveries.get(key)
+        if delivery is None or not isinstance(queue, Subscription):
+            return
+        try:
+            former = queue.taken_over_by(session)
+        except SubscriptionInUse:
+            return
+        for holder in former:
+            delivery.revoke(holder)
+            self._dead_and_detach.release_seen(holder[0], [(key, delivery.seen(holder))])
 
     # --- delivering --------------------------------------------------------------------------------------------------
 

@@ -52,6 +52,13 @@ class LocalView(MessageManagerView):
         queue = self._directory.catalog.queues.get((destination, subscription))
         then([session for (session, _), _ in queue.receivers] if queue is not None else [])
 
+    def prepare_take_over(self, destination: str, subscription: str, session: str, then: Callable[[], None]) -> None:
+        def prepare() -> None:
+            self._manager.deliverer.prepare_take_over((destination, subscription), session)
+            then()
+
+        self._manager.when_primary(prepare)
+
     async def read_fragment(self, session: str, receiver: int, position: int, index: int) -> Buffer:
         directory, channel = self._directory, self._manager.channel
         entry = directory.fragment(session, receiver, position, index)

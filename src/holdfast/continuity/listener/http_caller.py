@@ -1,0 +1,211 @@
+"""The HTTP caller: calls a server with a request, as its client would, over connections that are kept.
+
+    caller = HttpCaller("http://127.0.0.1:8080")           or http+unix://%2Frun%2Fshop.sock
+    answer = await caller.call(content, timeout=10)        a whole answer
+    async for part in caller.call_in_parts(content):       its head, then bytes; the server waits while nobody takes them
+        …
+
+A request goes out as the client wrote it, but for four things: `Accept-Encoding` is left out, so that answers can be compared;
+headers that concern one connection are left out; `Content-Length` is that of the body; `Host` is the client's, so that all
+servers see the same one, and the server's own address if the client named none.
+
+CallFailed says that there is no answer, and whether the server may have seen the request (`server_connection`). A request that
+cannot be written as HTTP, such as one with a line break in a header, is answered with 400 here, alike at every listener.
+
+Bounds: `connections_max` connections, further calls wait their turn; a connection that was idle for IDLE_SECONDS_MAX is not used
+again; a whole answer has at most `answer_max` bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NamedTuple, Self
+from urllib.parse import unquote, urlsplit
+
+from holdfast.continuity.answer import Answer, Head
+from holdfast.continuity.listener.server_connection import CallFailed, ServerConnection, passed_on
+from holdfast.continuity.request import Content, Headers
+from holdfast.errors import BadUrl
+
+# Servers end idle connections after 2 s (gunicorn), 5 s (uvicorn, Node) or more. A request that meets the end is in doubt, so the
+# end is not waited for.
+IDLE_SECONDS_MAX = 1.0
+CONNECTIONS_MAX = 128
+ANSWER_BYTES_MAX = 64 << 20
+TIMEOUT_S = 10.0
+# Left out beside hop-by-hop headers: what is said anew here, and what makes answers differ.
+_LEFT_OUT = frozenset((b"accept-encoding", b"content-length", b"expect", b"host", b"proxy-connection"))
+_METHODS_WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
+
+
+class Address(NamedTuple):
+    """Where a server listens: host and port, or the path of a Unix socket."""
+
+    host: str
+    port: int
+    path: str = ""
+
+    @property
+    def authority(self) -> str:
+        if self.path:
+            return "localhost"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == 80 else f"{host}:{self.port}"
+
+
+def parse_address(url: str) -> Address:
+    """The address in a URL; BadUrl says what to write."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or 80
+    except ValueError as problem:
+        raise BadUrl(f"{url!r:.80} is no URL of a server: {problem}") from problem
+    if parts.scheme == "http+unix":
+        path = unquote(parts.netloc) or parts.path
+        if path:
+            return Address("", 0, path)
+    elif parts.scheme == "http" and parts.hostname and parts.path in ("", "/") and not (parts.query or parts.username):
+        return Address(parts.hostname, port)
+    raise BadUrl(f"{url!r:.80} is no URL of a server; write http://HOST:PORT, or http+unix://%2Fpath%2Fof.sock")
+
+
+class HttpCaller:
+    """Calls one server. Use it in one loop; `close` ends its connections."""
+
+    def __init__(self, url: str, *, connections_max: int = CONNECTIONS_MAX, answer_max: int = ANSWER_BYTES_MAX) -> None:
+        self.url = url
+        self.address = parse_address(url)
+        self._host = self.address.authority.encode()
+        self._answer_max = answer_max
+        self._idle: list[ServerConnection] = []  # the one used last is used next
+        self._turns = asyncio.Semaphore(connections_max)
+        self.connections_made = 0  # a server that was started again is noticed by a new connection (continuity rule 12)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the connections that nobody uses."""
+        for connection in self._idle:
+            connection.end()
+        self._idle.clear()
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    async def call(self, content: Content, headers: Headers | None = None, timeout: float = TIMEOUT_S) -> Answer:
+        """The whole answer. `headers` are added to those of the request, and replace those of the same name."""
+        request = written(content, headers or [], self._host)
+        if request is None:
+            return _UNWRITABLE
+        async with self._connection(timeout) as connection:
+            connection.begin(request, is_head=content.method == "HEAD", body_max=self._answer_max)
+            alarm = self._alarm(connection, timeout)
+            try:
+                body = await connection.until_over()
+            finally:
+                alarm.cancel()
+            head = connection.received_head
+        return Answer(head if head.length >= 0 else Head(head.status, head.headers, len(body)), body)
+
+    async def call_in_parts(
+        self, content: Content, headers: Headers | None = None, timeout: float = TIMEOUT_S
+    ) -> AsyncGenerator[Head | bytes, None]:
+        """The head of the answer, then its body as it comes. `timeout` is how long the server may stand still.
+
+        The end of the iteration is the end of the answer; CallFailed in between means that it was cut. Use
+        `contextlib.aclosing` around it if it may be left early.
+        """
+        request = written(content, headers or [], self._host)
+        if request is None:
+            yield _UNWRITABLE.head
+            yield _UNWRITABLE.body
+            return
+        async with self._connection(timeout) as connection:
+            connection.begin(request, is_head=content.method == "HEAD")
+            alarm = self._alarm(connection, timeout)
+            try:
+                yield await connection.until_head()
+                while True:
+                    alarm.cancel()
+                    alarm = self._alarm(connection, timeout)
+                    chunk = await connection.chunk()
+                    alarm.cancel()
+                    if not chunk:
+                        break
+                    yield chunk
+            finally:
+                alarm.cancel()
+
+    def _alarm(self, connection: ServerConnection, timeout: float) -> asyncio.TimerHandle:
+        sentence = f"no answer within {timeout:g} s"
+        return asyncio.get_running_loop().call_later(timeout, connection.fail, "timed out", sentence)
+
+    @property
+    def idle(self) -> int:
+        """Connections that wait for the next call."""
+        return sum(connection.is_reusable for connection in self._idle)
+
+    # --- connections -------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _connection(self, timeout: float) -> AsyncIterator[ServerConnection]:
+        """A connection for one exchange. It is kept afterwards if the exchange ended as it should."""
+        async with self._turns:
+            connection = self._kept() or await self._connect(timeout)
+            try:
+                yield connection
+            finally:
+                if connection.is_reusable:
+                    connection.idle_since = asyncio.get_running_loop().time()
+                    self._idle.append(connection)
+                else:
+                    connection.end()
+
+    def _kept(self) -> ServerConnection | None:
+        too_old = asyncio.get_running_loop().time() - IDLE_SECONDS_MAX
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_reusable and connection.idle_since > too_old:
+                return connection
+            connection.end()
+        return None
+
+    async def _connect(self, timeout: float) -> ServerConnection:
+        loop, address = asyncio.get_running_loop(), self.address
+        try:
+            async with asyncio.timeout(timeout):
+                if address.path:
+                    _, connection = await loop.create_unix_connection(lambda: ServerConnection(loop), address.path)
+                else:
+                    _, connection = await loop.create_connection(lambda: ServerConnection(loop), address.host, address.port)
+        except TimeoutError as problem:
+            raise CallFailed("refused", f"{self.url} takes no connection within {timeout:g} s") from problem
+        except OSError as problem:
+            raise CallFailed("refused", f"{self.url} takes no connection: {problem}") from problem
+        self.connections_made += 1
+        return connection
+
+
+def written(content: Content, extra: Headers, host: bytes) -> bytes | None:
+    """The request as it goes over the wire; None if it cannot be written as HTTP."""
+    named = {name for name, _ in extra}
+    headers = [each for each in passed_on(content.headers) if each[0] not in _LEFT_OUT and each[0] not in named]
+    host = next((value for name, value in content.headers if name == b"host"), host)
+    lines = [b"%s %s HTTP/1.1" % (content.method.encode(), content.target.encode()), b"host: " + host]
+    lines += [b"%s: %s" % each for each in (*headers, *extra)]
+    if content.body or content.method in _METHODS_WITH_BODY:
+        lines.append(b"content-length: %d" % len(content.body))
+    head = b"\r\n".join(lines)
+    if head.count(b"\n") != len(lines) - 1 or head.count(b"\r") != len(lines) - 1 or b"\0" in head or lines[0].count(b" ") != 2:
+        return None
+    return b"%s\r\n\r\n%s" % (head, content.body)
+
+
+# The answer to a request that cannot be written.
+_UNWRITABLE_TEXT = b"This request cannot be written as HTTP.\n"
+_UNWRITABLE = Answer(Head(400, [(b"content-type", b"text/plain")], len(_UNWRITABLE_TEXT)), _UNWRITABLE_TEXT)

@@ -1,0 +1,323 @@
+"""The requests of a listener, in order: each is called when its turn has come, recorded, answered, and finished once.
+
+    admit ─▶ judged by its key ─▶ waits its turn (`machines.order`) ─▶ reserved ─▶ call ─▶ record ─▶ answer ─▶ finish
+                 │ known: the stored answer of the first, once that is finished          │
+                 │ clash: 422                                                            └─▶ failed: in doubt (`machines.doubt`)
+                                                                                              resend, ask, or hold
+
+Nothing follows a call in doubt on its keys (continuity rule 3). A request with a known key is never called, also if the body of
+its answer is gone (continuity rule 1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from holdfast.client.receiving.received_event import ReceivedEvent
+from holdfast.continuity import request
+from holdfast.continuity.answer import Answer, Head, Outcome
+from holdfast.continuity.listener.lazy_confirm import LazyConfirm
+from holdfast.continuity.listener.record import Record, RecordOutcome
+from holdfast.continuity.listener.server_call import ServerCall
+from holdfast.continuity.listener.server_connection import CallFailed
+from holdfast.continuity.listener.store import Store
+from holdfast.continuity.machines.doubt import Decision, Doubt
+from holdfast.continuity.machines.known_keys import Clash, Judgement, Known, New
+from holdfast.continuity.machines.order import Order
+from holdfast.continuity.request import Request
+
+log = logging.getLogger("holdfast.continuity")
+
+# A request whose body is streamed is read into memory.
+REQUEST_BYTES_MAX = 64 << 20
+_SKIPPED = b"This request ended every server that processed it, and is passed over.\n"
+SKIPPED = Answer(Head(500, [(b"content-type", b"text/plain")], len(_SKIPPED)), _SKIPPED)
+
+Tell = Callable[[Request, int, Outcome, Answer | None, str], None]
+
+
+class Entry:
+    """An event of the topic that is not finished."""
+
+    __slots__ = ("apply", "decision", "event", "followers", "is_called", "is_told", "judgement", "place", "request", "time_us")
+
+    def __init__(self, place: int, event: ReceivedEvent, time_us: int, request: Request | None = None) -> None:
+        self.place = place
+        self.event = event
+        self.time_us = time_us
+        self.request = request
+        self.judgement: Judgement = New()
+        self.decision: Decision | None = None  # it was in doubt when the listener started
+        self.apply: Callable[[], Record] | None = None  # what an event that is no request does, in its turn
+        self.followers: list[Entry] = []  # requests with the same key
+        self.is_called = False
+        self.is_told = False  # the engine knows that there is no answer yet
+
+    def record(self, outcome: RecordOutcome, answer: Answer | None = None) -> Record:
+        key, digest = (self.request.key, self.request.digest) if self.request is not None else ("", b"")
+        return Record(self.place, self.event.position, self.event.id, key, digest, self.time_us, outcome, answer)
+
+
+class RequestsInOrder:
+    """The requests of one server. `tell` answers engines, `compare` gives the digest of an answer that is compared."""
+
+    def __init__(
+        self,
+        store: Store,
+        order: Order,
+        doubt: Doubt,
+        server: ServerCall,
+        confirms: LazyConfirm,
+        tell: Tell,
+        compare: Callable[[Answer], bytes],
+        publish_skip: Callable[[str, str], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self.order = order
+        self.doubt = doubt
+        self._server = server
+        self._confirms = confirms
+        self._tell = tell
+        self._compare = compare
+        self._publish_skip = publish_skip
+        self._changed = changed  # the state of the server
+        self._failing: set[int] = set()  # places whose calls fail for the moment
+        self._behind_up_to = 0  # a server that failed is behind until it has caught up to here
+        self._is_advancing = False
+        self._positions: dict[int, Entry] = {}
+        self._entries: dict[int, Entry] = {}
+        self._transactions: dict[str, Entry] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._room = asyncio.Event()
+        self._is_stopping = False
+        self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.needs_rebuild = ""  # why the server must be rebuilt; "" if it need not
+
+    # --- admitting -----------------------------------------------------------------------------------------------------
+
+    def admit(self, entry: Entry, keys: tuple[str, ...] | None) -> None:
+        """Enter an event, in the order of the topic."""
+        self._enter(entry, keys)
+        if entry.place in self._store.opened.in_doubt and isinstance(entry.judgement, New) and entry.request is not None:
+            has_died = self._server.is_in_process
+            (entry.decision,) = self.doubt.restored([entry.place], time.monotonic(), has_died)
+            self._changed()
+
+    def pass_over(self, entry: Entry, record: Record) -> None:
+        """Enter an event that waits for nobody and needs no call."""
+        self._enter(entry, (f"\0{entry.place}",))
+        self._finish(entry, record)
+
+    def repeat(self, entry: Entry) -> None:
+        """Enter an event that was finished in an earlier life. Its engine may still wait for the answer."""
+        self._enter(entry, (f"\0{entry.place}",))
+        self._leave(entry)
+        answer = self._store.find(entry.place)
+        if answer is not None:
+            self._say(entry, "answered", answer)
+
+    def _enter(self, entry: Entry, keys: tuple[str, ...] | None) -> None:
+        self._entries[entry.place] = self._positions[entry.event.position] = entry
+        if entry.request is not None:
+            self._transactions[entry.request.transaction] = entry
+        self.order.admit(entry.place, keys)
+
+    def at_position(self, position: int) -> Entry | None:
+        """The event at this position, if it is under way."""
+        return self._positions.get(position)
+
+    async def until_room(self) -> None:
+        """Return when the window has room for one more."""
+        while self.order.is_full:
+            self._room.clear()
+            await self._room.wait()
+
+    def advance(self) -> None:
+        """Begin what may begin. What is finished by that lets others begin, in the same loop."""
+        if self._is_advancing:
+            return
+        self._is_advancing = True
+        try:
+            while places := self.order.take():
+                for place in places:
+                    self._begin(self._entries[place])
+        finally:
+            self._is_advancing = False
+
+    def _begin(self, entry: Entry) -> None:
+        judgement = entry.judgement
+        if entry.apply is not None:
+            self._finish(entry, entry.apply())
+        elif isinstance(judgement, Clash):
+            self._end(entry, "clash", None, "the key was used for another request, or with other credentials")
+        elif isinstance(judgement, Known):
+            first = self._entries.get(judgement.place)
+            if first is None:
+                self._replay(entry, judgement)
+            else:
+                first.followers.append(entry)
+        else:
+            self._start(entry)
+
+    def _replay(self, entry: Entry, known: Known) -> None:
+        """Answer from the store: the key is known."""
+        answer = self._store.find(known.place)
+        if answer is None:
+            self._end(entry, "gone", None, "the body of the stored answer is kept no more")
+        elif known.given is not None and known.given != answer.comparison:
+            self._end(entry, "differs", None, "another server's answer was given, and this one's differs")
+        else:
+            self._finish(entry, entry.record("replayed"))
+            self._say(entry, "replayed", answer)
+
+    # --- calling -------------------------------------------------------------------------------------------------------
+
+    def _start(self, entry: Entry) -> None:
+        if self._is_stopping or self.needs_rebuild:
+            return
+        task = asyncio.create_task(self._process(entry))
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None and not self.failure.done():
+            self.failure.set_exception(task.exception() or RuntimeError())
+
+    async def _process(self, entry: Entry) -> None:
+        await self._confirms.reserve(entry.place)
+        decision = entry.decision
+        while decision is None or await self._is_to_be_called(entry, decision):
+            if self._is_stopping:
+                return
+            decision = await self._call(entry)
+            if decision is None:
+                return
+
+    async def _call(self, entry: Entry) -> Decision | None:
+        """Call the server. None when it has answered; what to do if it has not."""
+        assert entry.request is not None
+        self._store.begin(entry.place)
+        self.doubt.began(entry.place, time.monotonic())
+        entry.is_called = True
+        try:
+            answer = await self._server.call(entry.request)
+        except CallFailed as failure:
+            entry.is_called = False
+            log.warning("transaction %s: the call failed: %s", entry.request.transaction, failure)
+            self._say_failed(entry, str(failure))
+            decision = self.doubt.failed(entry.place, failure.kind, time.monotonic())
+            self._changed()
+            return decision
+        entry.is_called = False
+        answer = msgspec.structs.replace(answer, comparison=self._compare(answer))
+        self._end(entry, "answered", answer)
+        return None
+
+    async def _is_to_be_called(self, entry: Entry, decision: Decision) -> bool:
+        """Resolve a doubt; whether the request is to be called again. A skip and a rebuild leave it where it is."""
+        assert entry.request is not None
+        while True:
+            await asyncio.sleep(max(0.0, decision.at - time.monotonic()))
+            if decision.action == "resend":
+                return True
+            if decision.action == "done":
+                self._end(entry, "failed", None, "the server has done it, and its answer is lost")
+                return False
+            if decision.action == "skip":
+                self._publish_skip(
+                    entry.request.transaction, f"the server died of it {self.doubt.deaths.get(entry.place, 0)} times"
+                )
+                return False
+            if decision.action == "rebuild":
+                self.needs_rebuild = f"transaction {entry.request.transaction} is in doubt"
+                self._changed()
+                return False
+            probed = await self._server.probe(entry.request.transaction)
+            following = self.doubt.probed(entry.place, probed.state, time.monotonic(), probed.start)
+            if following is None:
+                return False
+            decision = following
+
+    def skip(self, transaction: str) -> None:
+        """All servers have died of it: it is passed over (continuity rule 14)."""
+        entry = self._transactions.get(transaction)
+        if entry is not None and not entry.is_called:
+            self._end(entry, "skipped", SKIPPED)
+
+    # --- finishing -----------------------------------------------------------------------------------------------------
+
+    def _end(self, entry: Entry, outcome: RecordOutcome, answer: Answer | None, reason: str = "") -> None:
+        self._finish(entry, entry.record(outcome, answer))
+        self._say(entry, "answered" if outcome in ("answered", "skipped") else outcome, answer, reason)  # type: ignore[arg-type]
+        self.advance()
+
+    def _finish(self, entry: Entry, record: Record) -> None:
+        self._store.append(record)
+        self._leave(entry)
+        for follower in entry.followers:
+            assert isinstance(follower.judgement, Known)
+            self._replay(follower, follower.judgement)
+
+    def _leave(self, entry: Entry) -> None:
+        del self._entries[entry.place], self._positions[entry.event.position]
+        if entry.request is not None:
+            self._transactions.pop(entry.request.transaction, None)
+        self.doubt.finished(entry.place)
+        self.order.finish(entry.place)
+        self._confirms.add(entry.place, entry.event)
+        self._room.set()
+        if self._failing:
+            self._failing.discard(entry.place)
+            self._changed()
+
+    def _say(self, entry: Entry, outcome: Outcome, answer: Answer | None, reason: str = "") -> None:
+        if entry.request is not None:
+            self._tell(entry.request, entry.place, outcome, answer, reason)
+
+    def _say_failed(self, entry: Entry, reason: str) -> None:
+        """Say once that there is no answer yet: the engine need not wait for this server."""
+        self._failing.add(entry.place)
+        self._behind_up_to = self.order.admitted
+        if not entry.is_told:
+            entry.is_told = True
+            self._say(entry, "failed", None, reason)
+
+    @property
+    def is_behind(self) -> bool:
+        """The server fails, or has not caught up since it did."""
+        return bool(self._failing) or self.order.finished < self._behind_up_to
+
+    # --- stopping ------------------------------------------------------------------------------------------------------
+
+    def begin_no_more(self) -> None:
+        """Begin no further call."""
+        self._is_stopping = True
+
+    async def stop(self) -> None:
+        """Begin no more, and wait for the calls in hand. Those in doubt stay so."""
+        self.begin_no_more()
+        called = {entry.place for entry in self._entries.values() if entry.is_called}
+        while any(place in self._entries and self._entries[place].is_called for place in called):
+            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED, timeout=1)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def request_in(event: ReceivedEvent) -> Request:
+    """The request in an event, with its streamed body. ValueError for an event that is none."""
+    if not event.is_large:
+        return request.from_event(event.id, event.properties, bytes(event.body))
+    if event.size > REQUEST_BYTES_MAX:
+        raise ValueError(f"event {event.id} has {event.size:,} bytes, more than {REQUEST_BYTES_MAX:,}")
+    asked = request.from_event(event.id, event.properties, request.content_of_large(event.properties))
+    async with event.open_stream() as stream:
+        body = b"".join([bytes(chunk) async for chunk in stream])
+    return msgspec.structs.replace(asked, content=msgspec.structs.replace(asked.content, body=body))

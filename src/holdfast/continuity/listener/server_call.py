@@ -1,0 +1,102 @@
+"""How a listener calls its server: over HTTP, or a Python handler in its own process.
+
+    async def handler(content: Content) -> Answer      an exception is a 500, as an HTTP server would answer it
+
+The server sees the request as the client wrote it. If it knows keys (`in_doubt="resend"`), it gets `Idempotency-Key`, also where
+the engine made the key. With `tell_server` it gets transaction, key, time and seed, which are the same at all servers.
+
+A probe is a path of the server that is asked for a transaction: `GET PROBE?transaction=NUMBER` answers JSON with `state`, which
+is `done`, `running` or `unknown`, and with `start`, an id that changes when the server is started again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import cast
+from urllib.parse import quote
+
+import msgspec
+
+from holdfast.continuity.answer import Answer, Head
+from holdfast.continuity.listener.http_caller import HttpCaller
+from holdfast.continuity.listener.server_connection import CallFailed
+from holdfast.continuity.machines.doubt import ProbeAnswer
+from holdfast.continuity.request import Content, Headers, Request
+
+log = logging.getLogger("holdfast.continuity")
+
+Handler = Callable[[Content], Awaitable[Answer]]
+_FAILED = b"The handler of this request failed.\n"
+
+
+class Probed(msgspec.Struct, frozen=True):
+    """What a probe says of a transaction."""
+
+    state: ProbeAnswer
+    start: str | None = None
+
+
+class ServerCall:
+    """The server of a listener."""
+
+    def __init__(self, call: HttpCaller | Handler | str, *, tells: bool, knows_keys: bool, probe: str, timeout: float) -> None:
+        self._caller = HttpCaller(call) if isinstance(call, str) else call if isinstance(call, HttpCaller) else None
+        self._handler = cast(Handler, call) if self._caller is None else None
+        self._tells = tells
+        self._knows_keys = knows_keys
+        self._probe = probe
+        self._timeout = timeout
+
+    @property
+    def is_in_process(self) -> bool:
+        """It dies with the listener."""
+        return self._handler is not None
+
+    async def call(self, request: Request) -> Answer:
+        """The answer to a request. CallFailed if there is none."""
+        return await self.ask(request.content, self._extra(request))
+
+    async def ask(self, content: Content, headers: Headers | None = None) -> Answer:
+        """The answer to a request that is not in the topic."""
+        if self._caller is not None:
+            return await self._caller.call(content, headers, self._timeout)
+        return await self._handle(content, headers or [])
+
+    async def _handle(self, content: Content, headers: Headers) -> Answer:
+        assert self._handler is not None
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._handler(msgspec.structs.replace(content, headers=[*content.headers, *headers]))
+        except TimeoutError as problem:
+            raise CallFailed("timed out", f"no answer within {self._timeout:g} s") from problem
+        except Exception:  # whatever a program raises is its answer, as it is under an HTTP server
+            log.exception("the handler of %s %s failed", content.method, content.target)
+            return Answer(Head(500, [(b"content-type", b"text/plain")], len(_FAILED)), _FAILED)
+
+    def _extra(self, request: Request) -> Headers:
+        extra = [(b"idempotency-key", request.key.encode())] if self._knows_keys else []
+        if self._tells:
+            extra += [
+                (b"holdfast-transaction", request.transaction.encode()),
+                (b"holdfast-key", request.key.encode()),
+                (b"holdfast-time", b"%d" % request.content.time_us),
+                (b"holdfast-seed", b"%d" % request.content.seed),
+            ]
+        return extra
+
+    async def probe(self, transaction: str) -> Probed:
+        """Ask the server for a transaction. A probe that cannot be asked, or says nothing, leaves the call running."""
+        if not self._probe:
+            return Probed("unknown")
+        try:
+            answer = await self.ask(Content("GET", f"{self._probe}?transaction={quote(transaction)}", []))
+            return msgspec.json.decode(answer.body, type=Probed) if answer.head.status == 200 else Probed("running")
+        except (CallFailed, msgspec.DecodeError) as problem:
+            log.info("the probe %s says nothing of %s: %s", self._probe, transaction, problem)
+            return Probed("running")
+
+    async def close(self) -> None:
+        if self._caller is not None:
+            await self._caller.close()
