@@ -12,7 +12,8 @@ from holdfast.continuity import request
 from holdfast.continuity.answer import Answer, Head
 from holdfast.continuity.domain import Domain, KeyRule
 from holdfast.continuity.link.frame import Read, Resume
-from holdfast.continuity.listener.listener import Listener, plain_digest
+from holdfast.continuity.listener.listener import Listener
+from holdfast.continuity.machines.comparison import comparison_digest
 from holdfast.continuity.request import Content
 from holdfast.errors import StoreInUse
 from tests.asking_engine import asking_engine
@@ -70,7 +71,7 @@ async def test_two_listeners_see_the_same_places(url: str, tmp_path: Path) -> No
             early = await engine.answer(first, "two")
 
     assert parts[0].place == parts[1].place > early.place
-    assert parts[0].comparison == parts[1].comparison == plain_digest(Answer(Head(200, [], 1), b"2"))
+    assert parts[0].comparison == parts[1].comparison == comparison_digest(Answer(Head(200, [], 1), b"2"), domain.compare)
 
 
 # --- keys --------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from typing import Protocol
+from typing import Protocol, cast
 
 from holdfast.continuity.link import frame
 from holdfast.continuity.link.frame import Frames, Goodbye, Hello, Message, Welcome
@@ -48,7 +48,7 @@ class ListenerLink(asyncio.Protocol):
         self.is_writable = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast(asyncio.Transport, transport)  # that of uvloop is none by class
         self._transport = transport
         if len(self._server.links) >= LINKS_MAX:
             self.end(f"this engine has {LINKS_MAX} links already")

@@ -18,7 +18,7 @@ from holdfast.client.destination import Destination
 from holdfast.continuity.answer import Answer, Outcome, Part, body_digest, of_answer, without
 from holdfast.continuity.link.answer_link import AnswerLink, AnswerLinks
 from holdfast.continuity.link.frame import Answered
-from holdfast.continuity.listener.members import Members
+from holdfast.continuity.machines.membership import Membership
 from holdfast.continuity.request import CONTENT_TYPE, Request
 from holdfast.errors import HoldfastError
 
@@ -33,10 +33,10 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 class Answers:
-    def __init__(self, client: Client, links: AnswerLinks, members: Members, server: str) -> None:
+    def __init__(self, client: Client, links: AnswerLinks, membership: Membership, server: str) -> None:
         self._client = client
         self._links = links
-        self._members = members
+        self._membership = membership
         self._server = server
         self._sending: set[asyncio.Task[None]] = set()
         self.dropped = 0
@@ -46,7 +46,7 @@ class Answers:
         link = self._links.get(asked.engine, asked.start)
         if link is not None:
             return self.send_to(link, asked.transaction, place, outcome, answer, reason)
-        engine = self._members.engines.get(asked.engine)
+        engine = self._membership.engines.get(asked.engine)
         if engine is None or engine.start != asked.start or not engine.reply_to:
             return None
         for part in parts_of(asked.transaction, place, outcome, answer, reason):

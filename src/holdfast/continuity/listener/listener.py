@@ -14,40 +14,39 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import pkgutil
 import secrets
 import ssl
-from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import msgspec
 
 from holdfast.client.client import Client, connect
 from holdfast.client.receiving.incoming import Incoming
-from holdfast.client.receiving.received_event import ReceivedEvent
 from holdfast.continuity import register, request, roll_call
-from holdfast.continuity.answer import HOP_BY_HOP, Answer
+from holdfast.continuity.answer import Answer
 from holdfast.continuity.domain import HISTORY, Domain, checked_name, subscription_of
 from holdfast.continuity.link import frame
 from holdfast.continuity.link.answer_link import Address, AnswerLink, AnswerLinks
 from holdfast.continuity.link.frame import Hello, Read, Resume, Role, Seen, ServerState, State
-from holdfast.continuity.listener import members as membership
 from holdfast.continuity.listener.answers import Answers
 from holdfast.continuity.listener.http_caller import HttpCaller
 from holdfast.continuity.listener.lazy_confirm import LazyConfirm
 from holdfast.continuity.listener.mark_file import CALLS
-from holdfast.continuity.listener.record import Record
-from holdfast.continuity.listener.requests_in_order import Entry, RequestsInOrder, request_in
+from holdfast.continuity.listener.requests_in_order import RequestsInOrder
 from holdfast.continuity.listener.server_call import Handler, ServerCall
 from holdfast.continuity.listener.server_connection import CallFailed
 from holdfast.continuity.listener.store import Store
 from holdfast.continuity.listener.store_folder import boot_id
+from holdfast.continuity.listener.topic_events import TopicEvents
+from holdfast.continuity.machines.change import Change, Effect, Moved, Registered, Skipped
+from holdfast.continuity.machines.comparison import comparison_digest
 from holdfast.continuity.machines.doubt import Doubt, Policy
-from holdfast.continuity.machines.known_keys import KnownKeys
+from holdfast.continuity.machines.membership import Membership
 from holdfast.continuity.machines.order import Order
-from holdfast.continuity.machines.order_keys import keys_in_order
-from holdfast.errors import Closed, Damaged, HoldfastError, NoSuchSubscription, Refused, StoreDamaged
+from holdfast.errors import Closed, Damaged, HoldfastError, NoSuchSubscription, Refused
 
 log = logging.getLogger("holdfast.continuity")
 
@@ -55,16 +54,6 @@ log = logging.getLogger("holdfast.continuity")
 WINDOW = 512
 # After a lost server of Holdfast, receiving is tried again this much later.
 AGAIN_SECONDS = 0.2
-_UNCOMPARED = HOP_BY_HOP | {b"date", b"server"}
-
-
-def plain_digest(answer: Answer) -> bytes:
-    """The digest of an answer that is compared as it is, but for the headers that never are."""
-    digest = blake2b(b"%d" % answer.head.status, digest_size=request.DIGEST_BYTES)
-    for name, value in sorted(each for each in answer.head.headers if each[0] not in _UNCOMPARED):
-        digest.update(b"\0%s\0%s" % (name, value))
-    digest.update(b"\0\0" + answer.body)
-    return digest.digest()
 
 
 class Listener:
@@ -97,9 +86,8 @@ class Listener:
         self._tls = tls
         self._boot = boot if boot is not None else boot_id()
         self.start = secrets.token_hex(8)
-        self._state: ServerState = "joining"
+        self._is_joined = False  # everything before its joining is finished
         self._tasks: list[asyncio.Task[None]] = []
-        self._skips: dict[str, set[str]] = {}
         self._reads: set[asyncio.Task[None]] = set()
         self._is_stopping = asyncio.Event()
 
@@ -118,7 +106,7 @@ class Listener:
             self._make_parts()
             await self._ensure_subscription()
             self._incoming = await self._subscribed()
-            await self.client.topic(self.domain.requests).send(self._change("join"), type=request.MEMBER)
+            await self._join()
         except BaseException:
             await self._server.close()
             await self.client.close()
@@ -128,37 +116,30 @@ class Listener:
 
     def _make_parts(self) -> None:
         domain, store = self.domain, self.store
-        self.members = membership.decode(store.opened.members)
-        self.keys = KnownKeys(round(domain.keys_kept * 1e6))
-        self._place = store.finished  # of the newest event that was received
-        self._restore_keys()
+        members = store.opened.members
+        self.membership = Membership.decode(members) if members else Membership(domain.servers_min)
+        self._function = pkgutil.resolve_name(domain.compare.function) if domain.compare.function else None
         knows_keys = self._policy == "resend"
         self._server = ServerCall(
             self._call, tells=domain.tell_server, knows_keys=knows_keys, probe=self._probe, timeout=domain.call_timeout
         )
         hello = Hello(frame.VERSION, domain.name, self.server, self.site, self.role, store.identity.store)
         self.links = AnswerLinks(hello, self, self._tls)
-        self.answers = Answers(self.client, self.links, self.members, self.server)
-        self.confirms = LazyConfirm(store, lambda: self._place)
+        self.answers = Answers(self.client, self.links, self.membership, self.server)
+        self.confirms = LazyConfirm(store, lambda: self.events.place)
         deaths = {place: times - 1 for place, times in store.opened.in_doubt.items()} if self._server.is_in_process else {}
         self.requests = RequestsInOrder(
             store, Order(domain.order, min(WINDOW, CALLS // 2), store.finished), Doubt(self._policy, domain.call_timeout, deaths),
-            self._server, self.confirms, self.answers.tell, plain_digest, self._publish_skip, self.links.say_state,
+            self._server, self.confirms, self.answers.tell, self._digest, self._publish_skip, self.links.say_state,
         )  # fmt: skip
+        self.events = TopicEvents(domain, store, self.requests, self.membership, self._heard, self._turned, self._seen)
         if self._forgets and store.opened.last:
             self.requests.needs_rebuild = "the server forgets, and may have been started again"
-        for name, engine in self.members.engines.items():
-            self.links.register(Address(name, engine.start, engine.address, engine.is_tls))
+        for name in self.membership.engines:
+            self._register(name)
 
-    def _restore_keys(self) -> None:
-        """Judge all records again, in the order of places. Those behind a gap are delivered again, and judged then."""
-        kept = sorted((each for each in self.store.history() if each.place <= self.store.finished), key=lambda each: each.place)
-        for each in kept:
-            if each.key and each.outcome != "clash":
-                self.keys.judge(each.key, each.digest, each.time_us, each.place)
-            self.keys.advance(each.time_us)
-            for key, digest in each.given or ():
-                self.keys.given(key, digest)
+    def _digest(self, answer: Answer) -> bytes:
+        return comparison_digest(answer, self.domain.compare, self._function)
 
     async def _ensure_subscription(self) -> None:
         topic, name = self.domain.requests, subscription_of(self.server)
@@ -174,6 +155,12 @@ class Listener:
     async def _subscribed(self) -> Incoming:
         name = subscription_of(self.server)
         return await self.client.subscribe(self.domain.requests, name, take_over=True, credit=WINDOW).open()
+
+    async def _join(self) -> None:
+        """Say in the topic that the server is there. The reason tells this start of the listener from another."""
+        change = Change("join", self.server, self.site, self.role, reason=self.start)
+        topic = self.client.topic(self.domain.requests)
+        await topic.send(msgspec.json.encode(change), type=request.MEMBER, datacontenttype="application/json")
 
     async def close(self) -> None:
         """Stop in an orderly way: finish the calls in hand, sync, confirm, leave."""
@@ -228,7 +215,7 @@ class Listener:
             try:
                 async for batch in self._incoming.batches():
                     for event in batch:
-                        await self._admit(event)
+                        await self.events.admit(event)
                         self.requests.advance()
                         await self.requests.until_room()
                 return
@@ -249,124 +236,71 @@ class Listener:
                 log.info("server %s waits for Holdfast: %s", self.server, problem)
                 await asyncio.sleep(AGAIN_SECONDS)
 
-    # --- events of the topic -------------------------------------------------------------------------------------------
+    # --- the membership ------------------------------------------------------------------------------------------------
 
-    async def _admit(self, event: ReceivedEvent) -> None:
-        place = self.store.place_at(event.position)
-        if place is not None and place <= self._place:  # finished here; its confirm was lost
-            return self.confirms.add(place, event)
-        entry = self.requests.at_position(event.position)
-        if entry is not None:  # under way here; it was delivered again
-            entry.event = event
-            return None
-        self._place += 1
-        entry = Entry(self._place, event, event.slice.accepted_us or event.head.time_us)
-        if place is not None and place != self._place:
-            raise StoreDamaged(f"the event at place {self._place} was recorded at place {place}; rebuild this server")
-        if event.type == request.REQUEST:
-            return await self._admit_request(entry, is_recorded=place is not None)
-        return self._admit_other(entry, is_recorded=place is not None)
-
-    async def _admit_request(self, entry: Entry, is_recorded: bool) -> None:
-        try:
-            asked = await request_in(entry.event)
-        except ValueError as problem:
-            log.warning("%s", problem)
-            return self.requests.pass_over(entry, entry.record("passed"))
-        entry.request = asked
-        entry.judgement = self.keys.judge(asked.key, asked.digest, entry.time_us, entry.place)
-        if is_recorded:
-            return self.requests.repeat(entry)
-        return self.requests.admit(entry, keys_in_order(self.domain, asked.session, asked.content))
-
-    def _admit_other(self, entry: Entry, is_recorded: bool) -> None:
-        self.keys.advance(entry.time_us)
-        try:
-            told = entry.event.data
-            if entry.event.type in (request.MEMBER, request.SNAPSHOT):
-                entry.apply = lambda: self._change_members(entry, told)
-                return self.requests.admit(entry, None)
-            record = self._heed(entry, told)
-        except (KeyError, TypeError, ValueError, AttributeError) as problem:
-            log.warning("event %s of type %s says nothing: %r", entry.event.id, entry.event.type, problem)
-            record = entry.record("passed")
-        return self.requests.repeat(entry) if is_recorded else self.requests.pass_over(entry, record)
-
-    def _heed(self, entry: Entry, told: Any) -> Record:
-        """An event that waits for nobody: act by it, and record it."""
-        record = entry.record("passed")
-        if entry.event.type == request.ENGINE:
-            name = self.members.register(told)
-            engine = self.members.engines[name]
-            self.links.register(Address(name, engine.start, engine.address, engine.is_tls))
-            return msgspec.structs.replace(record, members=self.members.encode())
-        if entry.event.type == request.GIVEN:
-            given = [(str(key), bytes.fromhex(digest)) for key, _, digest in told["given"]]
-            for key, digest in given:
-                self.keys.given(key, digest)
-            return msgspec.structs.replace(record, given=given)
-        if entry.event.type == request.SESSION:
-            self._say_seen(told)
-        elif entry.event.type == request.SKIP:
-            self._count_skip(str(told["transaction"]), str(told.get("server", "")))
-        return record
-
-    def _change_members(self, entry: Entry, told: Any) -> Record:
-        if entry.event.type == request.MEMBER and isinstance(told, dict) and "kind" in told:
-            self.members.change(told)
-            if told.get("server") == self.server:
-                self._change_own(str(told["kind"]), str(told.get("start", "")))
+    def _heard(self, effect: Effect) -> None:
+        """A change was received."""
+        if isinstance(effect, Registered):
+            self._register(effect.engine)
+        elif isinstance(effect, Skipped):
+            self.requests.skip(effect.transaction)
+        elif isinstance(effect, Moved):
             self.links.say_state(with_members=True)
-        return msgspec.structs.replace(entry.record("passed"), members=self.members.encode())
 
-    def _change_own(self, kind: str, start: str) -> None:
-        if kind == "join" and start == self.start:
-            self._state = "current"
-            self.answers.publish(self.client.topic(self.domain.requests), self._change("current"), request.MEMBER)
-        elif kind in ("drain", "remove", "rebuild"):
-            self._state = {"drain": "drained", "remove": "removed", "rebuild": "rebuilding"}[kind]  # type: ignore[assignment]
+    def _register(self, name: str) -> None:
+        engine = self.membership.engines.get(name)
+        if engine is None:
+            self.links.unregister(name)
+        else:
+            self.links.register(Address(name, engine.start, engine.address, self._tls is not None))
 
-    def _change(self, kind: Literal["join", "current"]) -> dict[str, Any]:
-        return {"kind": kind, "server": self.server, "site": self.site, "role": self.role, "start": self.start}
+    def _turned(self, change: Change) -> None:
+        """The turn of a change has come: everything before it is finished. At its own joining, the server is current."""
+        if change.kind == "join" and (change.server, change.reason) == (self.server, self.start):
+            self._is_joined = True
+            member = self.membership.members.get(self.server)
+            if member is not None and member.state != "current":
+                self._publish(Change("current", self.server, since=member.since_place), request.MEMBER)
+            self.links.say_state(with_members=True)
 
-    def _say_seen(self, told: Any) -> None:
+    def _publish(self, change: Change, type: str) -> None:
+        data = msgspec.json.encode(change)
+        self.answers.publish(self.client.topic(self.domain.requests), data, type, datacontenttype="application/json")
+
+    def _publish_skip(self, transaction: str, reason: str) -> None:
+        self._publish(Change("skip", self.server, transaction=transaction, reason=reason), request.SKIP)
+
+    def _seen(self, told: Any) -> None:
+        """A session is in the subscription of this server, which is durable."""
         link = self.links.get(str(told.get("engine", "")), str(told.get("start", "")))
         if link is not None:
             link.send(Seen(str(told["session"])))
-
-    def _publish_skip(self, transaction: str, reason: str) -> None:
-        told = {"transaction": transaction, "server": self.server, "reason": reason}
-        self.answers.publish(self.client.topic(self.domain.requests), told, request.SKIP)
-
-    def _count_skip(self, transaction: str, server: str) -> None:
-        """Pass a request over when every server has died of it."""
-        servers = self._skips.setdefault(transaction, set())
-        servers.add(server)
-        if servers >= {name for name, member in self.members.servers.items() if member.role == "server"}:
-            del self._skips[transaction]
-            self.requests.skip(transaction)
 
     # --- what engines ask ----------------------------------------------------------------------------------------------
 
     @property
     def state_now(self) -> ServerState:
         """How the server is."""
+        member = self.membership.members.get(self.server)
+        if member is not None and member.state in ("drained", "removed", "rebuilding"):
+            return member.state
         if self.requests.needs_rebuild:
             return "rebuilding"
-        if self._state != "current":
-            return self._state
+        if not self._is_joined:
+            return "joining"
         return "in doubt" if self.requests.doubt.in_doubt else "behind" if self.requests.is_behind else "current"
 
     def state(self, with_members: bool) -> State:
         order = self.requests.order
-        encoded = self.members.encode() if with_members else b""
+        encoded = self.membership.encode() if with_members else b""
         in_doubt = len(self.requests.doubt.in_doubt)
-        return State(self.state_now, order.finished, order.admitted, self.members.number, encoded, in_doubt, len(self.keys))
+        number = self.membership.number
+        return State(self.state_now, order.finished, order.admitted, number, encoded, in_doubt, len(self.events.keys))
 
     def read(self, link: AnswerLink, asked: Read) -> None:
         """Answer a request that is not in the topic, if everything that it must see is finished (continuity rule 10)."""
         is_fresh = self.client.is_linked and self.state_now == "current"
-        if not is_fresh or asked.place > self.requests.order.finished or asked.membership > self.members.number:
+        if not is_fresh or asked.place > self.requests.order.finished or asked.membership > self.membership.number:
             return self.answers.send_to(link, asked.number, 0, "declined", None, "behind, or not current")
         task = asyncio.create_task(self._read(link, asked))
         self._reads.add(task)
@@ -378,7 +312,7 @@ class Listener:
             answer = await self._server.ask(asked.content)
         except CallFailed as failure:
             return self.answers.send_to(link, asked.number, place, "failed", None, str(failure))
-        answer = msgspec.structs.replace(answer, comparison=plain_digest(answer))
+        answer = msgspec.structs.replace(answer, comparison=self._digest(answer))
         return self.answers.send_to(link, asked.number, place, "answered", answer)
 
     def resume(self, link: AnswerLink, asked: Resume) -> None:

@@ -122,6 +122,10 @@ class RequestsInOrder:
         if answer is not None:
             self._say(entry, "answered", answer)
 
+    def confirm_again(self, place: int, event: ReceivedEvent) -> None:
+        """An event that is finished was delivered again."""
+        self._confirms.add(place, event)
+
     def _enter(self, entry: Entry, keys: tuple[str, ...] | None) -> None:
         self._entries[entry.place] = self._positions[entry.event.position] = entry
         if entry.request is not None:

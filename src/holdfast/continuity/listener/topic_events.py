@@ -1,0 +1,154 @@
+"""The events of the topic, as a listener receives them: each gets its place, keys are judged, the membership is changed.
+
+    request                       judged by its key, then called in its turn
+    member, snapshot              applied when it is received, a barrier in the order of calls
+    engine, given, session, skip  heeded when it is received; waits for nobody
+
+All of this happens in the order of the topic, when an event is received, so that it is alike at all listeners. After a restart,
+records up to the place without a gap are judged again from the store. The rest is delivered again, with a record or without.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from holdfast.client.receiving.received_event import ReceivedEvent
+from holdfast.continuity import request
+from holdfast.continuity.domain import Domain
+from holdfast.continuity.listener.record import Record
+from holdfast.continuity.listener.requests_in_order import Entry, RequestsInOrder, request_in
+from holdfast.continuity.listener.store import Store
+from holdfast.continuity.machines import change as changes
+from holdfast.continuity.machines.change import Change, Effect, Refused
+from holdfast.continuity.machines.known_keys import KnownKeys
+from holdfast.continuity.machines.membership import Membership
+from holdfast.continuity.machines.order_keys import keys_in_order
+from holdfast.errors import StoreDamaged
+
+log = logging.getLogger("holdfast.continuity")
+
+
+class TopicEvents:
+    """`heard` is told what a change does to the membership, and `turned` that the turn of a change has come; `seen` is told of
+    sessions."""
+
+    def __init__(
+        self,
+        domain: Domain,
+        store: Store,
+        requests: RequestsInOrder,
+        membership: Membership,
+        heard: Callable[[Effect], None],
+        turned: Callable[[Change], None],
+        seen: Callable[[Any], None],
+    ) -> None:
+        self.place = store.finished  # of the newest event
+        self.keys = KnownKeys(round(domain.keys_kept * 1e6))
+        self.membership = membership
+        self._domain = domain
+        self._store = store
+        self._requests = requests
+        self._heard = heard
+        self._turned = turned
+        self._seen = seen
+        self._restore_keys()
+
+    def _restore_keys(self) -> None:
+        kept = (each for each in self._store.history() if each.place <= self._store.finished)
+        for each in sorted(kept, key=lambda each: each.place):
+            if each.key and each.outcome != "clash":
+                self.keys.judge(each.key, each.digest, each.time_us, each.place)
+            self.keys.advance(each.time_us)
+            for key, digest in each.given or ():
+                self.keys.given(key, digest)
+
+    async def admit(self, event: ReceivedEvent) -> None:
+        """Take the next event. StoreDamaged if the store has it at another place."""
+        recorded = self._store.place_at(event.position)
+        if recorded is not None and recorded <= self.place:  # finished here; its confirm was lost
+            return self._requests.confirm_again(recorded, event)
+        under_way = self._requests.at_position(event.position)
+        if under_way is not None:  # it was delivered again
+            under_way.event = event
+            return None
+        self.place += 1
+        if recorded is not None and recorded != self.place:
+            raise StoreDamaged(f"the event at place {self.place} was recorded at place {recorded}; rebuild this server")
+        entry = Entry(self.place, event, event.slice.accepted_us or event.head.time_us)
+        if event.type == request.REQUEST:
+            return await self._admit_request(entry, is_recorded=recorded is not None)
+        return self._admit_other(entry, is_recorded=recorded is not None)
+
+    async def _admit_request(self, entry: Entry, is_recorded: bool) -> None:
+        try:
+            asked = await request_in(entry.event)
+            entry.judgement = self.keys.judge(asked.key, asked.digest, entry.time_us, entry.place)
+        except ValueError as problem:
+            return self._pass_over(entry, problem, is_recorded)
+        entry.request = asked
+        if is_recorded:
+            return self._requests.repeat(entry)
+        self._requests.admit(entry, keys_in_order(self._domain, asked.session, asked.content))
+        if self.membership.is_skipped(asked.transaction):
+            self._requests.skip(asked.transaction)
+        return None
+
+    def _admit_other(self, entry: Entry, is_recorded: bool) -> None:
+        self.keys.advance(entry.time_us)
+        try:
+            if entry.event.type in (request.MEMBER, request.SNAPSHOT):
+                return self._admit_barrier(entry)
+            record = self._heed(entry)
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            return self._pass_over(entry, problem, is_recorded)
+        return self._requests.repeat(entry) if is_recorded else self._requests.pass_over(entry, record)
+
+    def _pass_over(self, entry: Entry, problem: Exception, is_recorded: bool) -> None:
+        log.warning("event %s of type %s says nothing: %r", entry.event.id, entry.event.type, problem)
+        if is_recorded:
+            return self._requests.repeat(entry)
+        return self._requests.pass_over(entry, entry.record("passed"))
+
+    def _admit_barrier(self, entry: Entry) -> None:
+        """A change of the membership, or a snapshot: it is recorded when everything before it is finished."""
+        if entry.event.type == request.SNAPSHOT:
+            entry.apply = lambda: entry.record("passed")
+            return self._requests.admit(entry, None)
+        change = changes.decode(bytes(entry.event.body))
+        record = self._changed(entry, change)
+
+        def apply() -> Record:
+            self._turned(change)
+            return record
+
+        entry.apply = apply
+        return self._requests.admit(entry, None)
+
+    def _heed(self, entry: Entry) -> Record:
+        """An event that waits for nobody: act by it, and record it."""
+        told, kind = entry.event.data, entry.event.type
+        if kind == request.ENGINE:
+            names = ("engine", "start", "address", "reply_to", "site")
+            return self._changed(
+                entry, msgspec.convert({"kind": "engine"} | {name: told.get(name, "") for name in names}, Change)
+            )
+        if kind == request.SKIP:
+            return self._changed(entry, Change("skip", str(told["server"]), transaction=str(told["transaction"])))
+        if kind == request.SESSION:
+            self._seen(told)
+        given = [(str(key), bytes.fromhex(digest)) for key, _, digest in told["given"]] if kind == request.GIVEN else None
+        for key, digest in given or ():
+            self.keys.given(key, digest)
+        return msgspec.structs.replace(entry.record("passed"), given=given)
+
+    def _changed(self, entry: Entry, change: Change) -> Record:
+        """Change the membership; the record, with the members after it."""
+        for effect in self.membership.apply(entry.place, change):
+            if isinstance(effect, Refused):
+                log.info("place %d: %s of %s is refused: %s", entry.place, effect.kind, effect.who, effect.reason)
+            self._heard(effect)
+        return msgspec.structs.replace(entry.record("passed"), members=self.membership.encode())
