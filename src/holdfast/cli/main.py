@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.continuity import domain, engine
+from holdfast.cli.continuity import domain, effects, engine
 from holdfast.cli.events import browse, dead, receive, recorder, send, work
 from holdfast.cli.failure import FAULT, INTERRUPTED, USAGE, exit_code_of, report
 from holdfast.cli.operations import admin, bench, destination, journal, lake, pipeline, serve, status, subscription, top, user
@@ -64,6 +64,7 @@ for part in (
     pipeline,
     lake,
     domain,
+    effects,
     engine,
 ):
     part.add_to(app)
