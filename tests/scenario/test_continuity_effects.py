@@ -16,9 +16,13 @@ from holdfast.continuity.answer import Answer, Head
 from holdfast.continuity.domain import Domain, EffectRule
 from holdfast.continuity.effects.carrier import EffectCarrier
 from holdfast.continuity.effects.far_side import FarSide
+from holdfast.continuity.effects.settlement import NotInDoubt, settle
+from holdfast.continuity.engine.engine import Engine
+from holdfast.continuity.engine.refusal import ReEntry
 from holdfast.continuity.listener.listener import Listener
 from holdfast.continuity.machines.effects import Result
 from holdfast.continuity.request import Content
+from holdfast.errors import HoldfastError
 from tests.asking_engine import AskingEngine, asking_engine
 from tests.exchange import OpenExchange, carrying, open_exchange
 from tests.listening import running
@@ -323,3 +327,57 @@ async def test_a_carrier_that_starts_reads_the_results_and_gives_them_to_a_serve
 
     assert one == two
     assert len(exchange.orders) == 1
+
+
+# --- an operator, and re-entry -------------------------------------------------------------------------------------------
+
+
+async def test_an_effect_of_which_nobody_can_tell_is_settled_by_an_operator_and_then_given(
+    url: str, tmp_path: Path, exchange: OpenExchange
+) -> None:
+    trader = Trader()
+    async with trading(url, TOLD, tmp_path, {"one": trader}) as (engine, _):
+        exchange.exchange.is_open.clear()
+        async with carrying(url, exchange.url, timeout=0.5):
+            number = await engine.send("/")
+            await engine.answer(number)
+            (key,) = exchange.keys
+            with pytest.raises(NotInDoubt):
+                await settle(engine.client, "shop", f"{number}.{'00' * 16}.1", None)
+
+            await settle(engine.client, "shop", key, Result(201, [], b'{"confirmation": "by hand"}'))
+
+            late = Trader()
+            listener = Listener(url, "shop", "late", call=late, store=tmp_path / "late", egress=("127.0.0.1", 0))
+            async with running(listener):
+                late.far = FarSide("egress", f"http://127.0.0.1:{listener.egress_port}")
+                (said,) = await answers(engine, number, "late")
+                late.far.close()
+            with pytest.raises(NotInDoubt):
+                await settle(engine.client, "shop", key, None)
+
+    assert trader.results[0].status == 503
+    assert b"nobody can tell" in trader.results[0].body
+    assert confirmation(said[0]) == "by hand"
+    assert len(exchange.orders) == 1
+
+
+async def test_a_server_that_asks_its_own_domain_while_it_answers_is_refused_at_once(url: str, tmp_path: Path) -> None:
+    problems: list[HoldfastError] = []
+
+    async def asks_itself(content: Content) -> Answer:
+        with pytest.raises(ReEntry) as refused:
+            await front.request("POST", "/again", content.headers)
+        problems.append(refused.value)
+        return Answer(Head(200, [], 0), b"")
+
+    async with (
+        asking_engine(url, TOLD),
+        running(Listener(url, "shop", "one", call=asks_itself, store=tmp_path / "s")),
+        Engine(url, "shop") as front,
+    ):
+        await front.until_ready(30)
+        answer = await front.request("POST", "/")
+        of_a_stranger = await front.request("POST", "/", [(b"traceparent", b"00-0123-4567-01")])
+
+    assert [answer.head.status, of_a_stranger.head.status, len(problems)] == [200, 200, 2]

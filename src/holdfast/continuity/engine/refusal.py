@@ -1,12 +1,13 @@
 """Refusals of an engine, as programs and HTTP clients see them.
 
 NotTaken       503: nothing was appended; repeat it
+ReEntry        508: a server asks its own domain while it answers; nothing was appended
 NotAnswered    504, 502, 409, 410, 422, 500: the request is in the topic, or may be; its number and key are told
 """
 
 from __future__ import annotations
 
-from holdfast.errors import OutcomeUnknown, Unavailable
+from holdfast.errors import OutcomeUnknown, Refused, Unavailable
 
 
 class NotTaken(Unavailable):
@@ -22,6 +23,13 @@ class NotTaken(Unavailable):
     def retry_after(self) -> int:
         """Seconds after which it may be repeated."""
         return int(self.fields["retry_after"])
+
+
+class ReEntry(Refused):
+    """The request is traced to one that still runs in this domain: it would wait for itself. Nothing was appended (continuity
+    rule 13)."""
+
+    code = "re-entry"
 
 
 class NotAnswered(OutcomeUnknown):

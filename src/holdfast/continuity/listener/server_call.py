@@ -71,9 +71,11 @@ class ServerCall:
 
     async def _handle(self, content: Content, headers: Headers) -> Answer:
         assert self._handler is not None
+        named = {name for name, _ in headers}  # said anew, as `HttpCaller` does it
+        told = [*(each for each in content.headers if each[0] not in named), *headers]
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._handler(msgspec.structs.replace(content, headers=[*content.headers, *headers]))
+                return await self._handler(msgspec.structs.replace(content, headers=told))
         except TimeoutError as problem:
             raise CallFailed("timed out", f"no answer within {self._timeout:g} s") from problem
         except Exception:  # whatever a program raises is its answer, as it is under an HTTP server
