@@ -9,6 +9,7 @@ import msgspec
 from holdfast.destination import command as commands
 from holdfast.destination.batch_traits import Traits
 from holdfast.destination.command import Command
+from holdfast.destination.removal import Limits
 from holdfast.destination.settings import Settings
 from holdfast.destination.state.producers import WINDOW
 from holdfast.event import position
@@ -68,6 +69,7 @@ class NaiveDirectory:
         self.settings: dict[str, Settings] = {}
         self.sizes: dict[Key, dict[int, int]] = {}  # of the batches placed while a high water was set in bytes
         self.owners: dict[Key, str] = {}
+        self.limits: dict[Key, Limits] = {}
         self.attached: dict[tuple[str, int], Key] = {}
         self.producers: dict[str, NaiveProducer] = {}
         self.sessions: dict[str, list[str]] = {}  # the producers each has opened
@@ -198,10 +200,11 @@ class NaiveDirectory:
         self.owners.pop(key, None)
         del self.queues[key], self.order[key]
         self.sizes.pop(key, None)
+        self.limits.pop(key, None)
 
     def add(self, key: Key) -> None:
         self.queues[key], self.order[key] = [], []
-        if self.settings[key[0]].bytes_max:
+        if self.settings[key[0]].bytes_max or self.limits.get(key, Limits()).bytes:
             self.sizes[key] = {}
 
     def introduce(self, session: str) -> None:
@@ -272,24 +275,32 @@ class NaiveDirectory:
                 given = {name: getattr(command.settings, name) for name in command.changed}
                 self.settings[command.name] = settings = msgspec.structs.replace(self.settings[command.name], **given)
                 for key in [key for key in self.queues if key[0] == command.name]:
-                    if not settings.bytes_max:
+                    if not settings.bytes_max and not self.limits.get(key, Limits()).bytes:
                         self.sizes.pop(key, None)
                     else:
                         self.sizes.setdefault(key, {})
             case commands.Subscribe():
                 if (command.topic, command.name) not in self.queues:
+                    self.limits[command.topic, command.name] = command.limits or Limits()
                     self.add((command.topic, command.name))
                     if not command.is_durable:
                         self.owners[(command.topic, command.name)] = command.session
                         self.introduce(command.session)
             case commands.SubscribeLike():
                 key, other = (command.topic, command.name), (command.topic, command.like)
+                self.limits[key] = self.limits.get(other, Limits())
                 self.add(key)
                 delays = ((event.position, event.delayed_until_ms) for event in self.queues[other])
                 self.queues[key] = [NaiveEvent(each, not_before_ms=at, delayed_until_ms=at) for each, at in delays]
                 self.order[key] = list(self.order[other])
                 if key in self.sizes:
                     self.sizes[key] = dict(self.sizes[other])
+            case commands.Remove():
+                key = (command.topic, command.name)
+                limits, waiting = self.limits.get(key, Limits()), self.queues[key]
+                is_too_old = limits.age_ms and any(position.entry_of(event.position) == command.oldest for event in waiting)
+                if 0 < limits.events < len(waiting) or is_too_old or (limits.bytes and self.bytes_waiting(key) > limits.bytes):
+                    self.remove(key)
             case commands.Unsubscribe():
                 self.remove((command.topic, command.name))
             case commands.Attach():

@@ -38,6 +38,8 @@ class NaiveSubscription:
     waiting: list[int] = field(default_factory=list)
     receivers: list[Holder] = field(default_factory=list)
     owners: list[Holder] = field(default_factory=list)
+    events_max: int = 0  # past it, the subscription is removed; 0: never
+    made_at: int = 0
 
     def takes(self, n: int | None, client: str) -> bool:
         return not (self.no_local and client and client == self.client) and SELECTORS[self.selector](n)
@@ -73,9 +75,13 @@ class NaiveSubscriptions:
             case commands.Delete():
                 self.delete(command)
             case commands.Subscribe():
-                self.subscribe(command)
+                self.subscribe(command, entry)
+            case commands.Remove():
+                found = self.subscriptions.get((command.topic, command.name))
+                if found and 0 < found.events_max < len(found.waiting) and found.made_at == command.made_at:
+                    del self.subscriptions[command.topic, command.name]
             case commands.SubscribeLike():
-                self.subscribe_like(command)
+                self.subscribe_like(command, entry)
             case commands.Unsubscribe():
                 self.unsubscribe((command.topic, command.name), command.is_forced)
             case commands.Attach():
@@ -115,12 +121,12 @@ class NaiveSubscriptions:
 
     # --- subscribing -------------------------------------------------------------------------------------------------
 
-    def subscribe(self, command: commands.Subscribe) -> None:
+    def subscribe(self, command: commands.Subscribe, entry: int) -> None:
         key = (command.topic if command.match == "name" else f"{command.match}:{command.topic}", command.name)
         is_own = not command.is_durable and not command.is_shared
         made = NaiveSubscription(
             command.session if is_own else "", command.is_durable, command.is_shared, command.selector, command.no_local,
-            command.client if command.no_local else "",
+            command.client if command.no_local else "", events_max=command.limits.events if command.limits else 0, made_at=entry,
         )  # fmt: skip
         if command.is_shared and command.no_local:
             raise Refusal
@@ -136,13 +142,15 @@ class NaiveSubscriptions:
         elif (found.selector, found.no_local, found.is_shared) == (made.selector, made.no_local, made.is_shared):
             if not found.receivers:
                 found.client = made.client
+            if command.limits is not None:
+                found.events_max = made.events_max
         elif found.receivers or (found.waiting and command.replace is False):
             raise Refusal
         else:
             del self.subscriptions[key]
             self.subscriptions[key] = made
 
-    def subscribe_like(self, command: commands.SubscribeLike) -> None:
+    def subscribe_like(self, command: commands.SubscribeLike, entry: int) -> None:
         key, found = (command.topic, command.name), self.subscriptions.get((command.topic, command.name))
         other = self.subscriptions.get((command.topic, command.like))
         if other is None or not other.is_durable:
@@ -151,7 +159,7 @@ class NaiveSubscriptions:
             raise Refusal
         self.subscriptions.pop(key, None)
         terms = (other.owner, other.is_durable, other.is_shared, other.selector, other.no_local, other.client)
-        self.subscriptions[key] = NaiveSubscription(*terms, list(other.waiting))
+        self.subscriptions[key] = NaiveSubscription(*terms, list(other.waiting), events_max=other.events_max, made_at=entry)
 
     def unsubscribe(self, key: Key, is_forced: bool) -> None:
         if key not in self.subscriptions or self.subscriptions[key].receivers:

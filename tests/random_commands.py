@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from holdfast.destination import command as commands
 from holdfast.destination.applying.publishing import encode_payload
 from holdfast.destination.command import Command
+from holdfast.destination.removal import Limits
 from holdfast.destination.settings import Settings
 from holdfast.errors import NotPublished, TransactionAborted
 from holdfast.event import position
@@ -38,7 +39,7 @@ class Driver:
         self.aborted = False
         self.generation = 0
         self._kinds = kinds or ["send"] * 5 + ["confirm"] * 3 + [
-            "release", "reject", "dead", "attach", "attach", "take_over", "detach", "subscribe", "unsubscribe", "like",
+            "release", "reject", "dead", "attach", "attach", "take_over", "detach", "subscribe", "unsubscribe", "like", "remove",
             "create", "create", "delete",
             "in_hand", "in_hand",
             "open", "open", "forget", "claim", "carry", "configure",
@@ -72,7 +73,7 @@ class Driver:
                 commands.Carried(command.epoch, command.entries, [len(body) for body in bodies]), b"".join(bodies)
             )
             self.carried.update(dict.fromkeys(command.entries, entry))
-        elif isinstance(command, commands.Dead | commands.InHand):
+        elif isinstance(command, commands.Dead | commands.InHand | commands.Remove):
             self.manager.append(command)
         elif isinstance(command, commands.Part):
             self.manager.append(command, batch_of(events, entry, traits_for(entry)) if command.destination else FRAGMENT)
@@ -190,7 +191,17 @@ class Driver:
         name, session = ["pager", "audit", "screen"][a % 3], SESSIONS[b % 2]
         if self.naive.kinds.get("alerts") != "topic" or ("alerts", name) in self.naive.queues:
             return None
-        return commands.Subscribe("alerts", name, c % 2 == 0, session)
+        limits = [None, None, Limits(3), Limits(bytes=120), Limits(age_ms=1), Limits(20, 900, 1)][c // 2 % 6]
+        return commands.Subscribe("alerts", name, c % 2 == 0, session, limits=limits)
+
+    def _remove(self, a: int, b: int, c: int) -> Command | None:
+        keys = [key for key in self.naive.queues if key[1]]
+        if not keys:
+            return None
+        key = keys[a % len(keys)]
+        made_at = getattr(self.manager.directory.queue(key), "made_at", 0)
+        old = [position.entry_of(event.position) for event in self.naive.queues[key]] or [1]
+        return commands.Remove(self.naive.epoch, *key, made_at, old[b % len(old)] if c % 3 else 0)
 
     def _like(self, a: int, b: int, c: int) -> Command | None:
         others = [key for key in self.naive.queues if key[1] and key not in self.naive.owners]

@@ -114,7 +114,8 @@ class Market:
             exchange = f"http://127.0.0.1:{egress}/exchange"
             return ["examples.stock_order.server", "--port", port, "--data", data, "--exchange", exchange]
         call, store = self.address(f"server-{name}"), str(self._folder / f"store-{name}")
-        return ["examples.stock_order.listener", self.url, DOMAIN, name, call, store, str(egress)]
+        asks = ["--egress", f"127.0.0.1:{egress}", "--store", store]
+        return ["holdfast", "listener", "--domain", DOMAIN, "--url", self.url, "--name", name, "--server", call, *asks]
 
     def _is_reachable(self, part: str) -> bool:
         try:

@@ -4,7 +4,7 @@ Four families, told apart by what happened and by what the caller may do:
 
     Refused         nothing happened; do not repeat it as it is
     Unavailable     nothing happened; repeat it later
-    OutcomeUnknown  it may have happened; repeat it with the same id, which the error names
+    OutcomeUnknown  it may have happened; repeat it with the same source and id; the error names the id
     Damaged         stop, and call an operator
 
 Every error has a stable `code` (for programs), a sentence (for people) and its facts as typed `fields` (for both). Errors
@@ -49,8 +49,8 @@ class Unavailable(HoldfastError):
 class OutcomeUnknown(HoldfastError):
     """The call may have happened: its answer was lost. `ids` are the ids of the events it may have happened to.
 
-    Send them again under the same ids (`send(…, id=error.id)`). That is safe where the destination deduplicates. Elsewhere, or
-    with new ids, they may be there twice.
+    Send them again under the same ids (`send(…, id=error.id)`), from a client of the same name or with the same `source`. That
+    is safe where the destination deduplicates. Elsewhere, or with new ids, they may be there twice.
     """
 
     code = "outcome-unknown"
@@ -253,6 +253,16 @@ class Detached(Refused):
     code = "detached"
 
 
+class SubscriptionRemoved(Detached):
+    """The subscription is gone with all that waited in it: it has passed a limit of its terms (`remove_after…`), or was deleted
+    while this program had no link.
+
+    Subscribe again for new events; what was missed must come from elsewhere.
+    """
+
+    code = "subscription-removed"
+
+
 class Closed(Refused):
     """This program closed the client, receiver, channel or recorder, or never opened it. Open it again."""
 
@@ -283,6 +293,18 @@ class NotAJournal(Refused):
     code = "not-a-journal"
 
 
+class NotABackup(Refused):
+    """The caller named a folder that holds no backup, or that of another journal. Name another folder."""
+
+    code = "not-a-backup"
+
+
+class FolderNotEmpty(Refused):
+    """A backup is restored into an empty folder, and this one holds something. Name another folder, or empty this one."""
+
+    code = "folder-not-empty"
+
+
 class JournalInUse(Refused):
     """Another process owns the folder of this journal. Stop that one, or use another folder."""
 
@@ -293,18 +315,6 @@ class CheckpointMismatch(Refused):
     """A checkpoint of Spark is of another subscription, or older than what is confirmed. The sentence says how to go on."""
 
     code = "checkpoint-mismatch"
-
-
-class StoreInUse(Refused):
-    """Another listener uses this store. Stop that one, or use another folder."""
-
-    code = "store-in-use"
-
-
-class WrongStore(Refused):
-    """The store is of another server or domain. Name its own folder, or an empty one."""
-
-    code = "wrong-store"
 
 
 # --- Unavailable -----------------------------------------------------------------------------------------------------
@@ -338,13 +348,18 @@ class DiskFailed(Unavailable):
 
 
 class LinkLost(OutcomeUnknown):
-    """The link broke, or the wait ended, after the request was sent and before its answer came. Repeat it with the same id."""
+    """The link broke, or the wait ended, after the request was sent and before its answer came. Repeat it with the same
+    source and id."""
 
     code = "link-lost"
 
 
 class NoReply(OutcomeUnknown):
-    """A request was accepted, and nobody replied in time. It may be carried out, now or later: ask again only if that is safe."""
+    """A request was accepted, and nobody replied in time. It may be carried out, now or later: ask again only if that is safe.
+
+    It is safe with the same source and id (`request(…, id=error.id)`) where the destination deduplicates. A request that was
+    rejected, or went to the dead events, ends like this, too.
+    """
 
     code = "no-reply"
 
@@ -358,16 +373,16 @@ class JournalDamaged(Damaged):
     code = "journal-damaged"
 
 
+class BackupDamaged(Damaged):
+    """A file of a backup is missing, or is not the one that was copied. Use an older backup; look at the disk it lies on."""
+
+    code = "backup-damaged"
+
+
 class BatchDamaged(Damaged):
     """The bytes of a batch are not those its producer sealed: a disk or the way changed them. Call an operator."""
 
     code = "batch-damaged"
-
-
-class StoreDamaged(Damaged):
-    """A record of a listener's store is not as it was written. `fields` name file and byte. Rebuild the server."""
-
-    code = "store-damaged"
 
 
 def _every(kind: type[HoldfastError]) -> list[type[HoldfastError]]:

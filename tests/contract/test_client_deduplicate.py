@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -63,6 +67,24 @@ async def test_a_batch_repeats_in_part_and_each_event_has_its_own_receipt(url: s
         assert [each.is_repeated for each in again] == [False, True, True, False, True]
         assert [again[index].position for index in (1, 2, 4)] == [first[index].position for index in (3, 4, 0)]
         assert await taken(client, name) == [0, 1, 2, 3, 4, 8, 9]
+
+
+async def test_a_program_that_is_started_again_repeats_under_the_same_id(server: ServerProcess, name: str) -> None:
+    program = f"""
+import holdfast.blocking
+with holdfast.blocking.connect() as client:
+    print(client.queue({name!r}).send(1, id="invoice-7").is_repeated)
+"""
+    async with holdfast.connect(server.url) as client:
+        await client.create_queue(name, deduplicate="10m")
+
+    said = [
+        (await asyncio.to_thread(subprocess.run, [sys.executable, "-c", program], env={**os.environ, "HOLDFAST_URL": server.url},
+                                 capture_output=True, text=True, check=True)).stdout
+        for _ in range(2)
+    ]  # fmt: skip
+
+    assert said == ["False\n", "True\n"]
 
 
 async def test_the_same_id_of_another_source_is_another_event(url: str, name: str) -> None:

@@ -88,3 +88,12 @@ def test_the_blocking_client_ensures_too(url: str, name: str) -> None:
             client.ensure_topic(name)
         with pytest.raises(BadSetting, match="there is no setting 'colour'"):
             client.ensure_queue(name, colour=1)  # type: ignore[call-arg]
+
+
+async def test_shared_cannot_be_changed_and_the_refusal_says_what_can_be_done(url: str, name: str) -> None:
+    async with holdfast.connect(url) as client:
+        await client.ensure_subscription(name, "audit")
+
+        with pytest.raises(SettingsDiffer, match="shared cannot be changed: delete it first, or say update=True, replace=True"):
+            await client.ensure_subscription(name, "audit", shared=True)
+        assert await client.ensure_subscription(name, "audit", shared=True, update=True, replace=True) == "changed"

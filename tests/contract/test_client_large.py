@@ -121,6 +121,21 @@ async def test_it_is_read_in_pieces_or_chunks_or_saved_to_a_file(url: str, name:
     assert len(sent) == len(saved) == 6
 
 
+async def test_saving_removes_parts_of_the_same_file_that_a_killed_process_left(name: str, tmp_path: Path) -> None:
+    ended = await asyncio.create_subprocess_exec("true")
+    await ended.wait()
+    left, of_another = f".saved.{ended.pid}-1.partial", f".other.{ended.pid}-1.partial"
+    in_use = f".saved.{os.getppid()}-1.partial"
+    for each in (left, of_another, in_use):
+        (tmp_path / each).write_bytes(b"part")
+    async with holdfast.connect("memory:") as client, client.queue(name).receive() as incoming:
+        await client.queue(name).send_stream(LARGE)
+        async with (await incoming.next(10)).open_stream() as stream:
+            await stream.save(tmp_path / "saved")
+
+    assert sorted(os.listdir(tmp_path)) == sorted([of_another, in_use, "saved"])
+
+
 async def test_data_of_a_large_event_says_how_to_read_it(url: str, name: str) -> None:
     async with holdfast.connect(url) as client, client.queue(name).receive() as incoming:
         await client.queue(name).send_stream(LARGE)

@@ -243,6 +243,7 @@ async def test_a_subscription_created_by_administration_says_how_it_is(url: str,
             {
                 "name": "large", "waiting": 2, "receivers": 0, "accepted": 2, "confirmed": 0, "dead": 0, "expired": 0,
                 "is_durable": True, "is_shared": True, "no_local": False, "selector": "n > 2", "pattern": None,
+                "remove_after_events": 0, "remove_after_bytes": 0, "remove_after": 0.0,
             }
         ]  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ import pytest
 
 import holdfast
 import holdfast.blocking
-from holdfast.errors import BadSetting, JournalInUse
+from holdfast.errors import BadSetting, JournalInUse, NotAJournal
 from holdfast.node import embedded
 from tests.waiting import turn_loop
 
@@ -232,3 +233,11 @@ def test_a_forked_child_has_memories_of_its_own() -> None:
     done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60)
 
     assert (done.stdout, done.stderr) == ("7\n", "")
+
+
+async def test_a_folder_in_a_folder_that_is_not_there_is_refused_and_not_made(tmp_path: Path) -> None:
+    with pytest.raises(NotAJournal, match=r"there is no folder '.*mistyped' for the journal 'events'"):
+        async with holdfast.connect(f"file:{tmp_path}/mistyped/events"):
+            pass
+
+    assert os.listdir(tmp_path) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import sys
 import threading
 from collections.abc import AsyncIterator
 from typing import Any
@@ -110,6 +111,26 @@ async def test_data_that_does_not_fit_is_rejected_with_the_reason_and_tried_no_m
         assert await reasons(client, name) == ["the data does not fit Order: Expected `int`, got `str` - at `$.sku`"]
 
 
+async def test_a_large_event_is_rejected_with_advice_by_a_handler_that_asks_for_its_data(url: str, name: str) -> None:  # noqa: F811
+    worker, tries = Worker(url), []
+
+    @worker.queue(name)
+    async def handle(data: Any) -> None:
+        tries.append(data)
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(3):
+            yield bytes(1_000_000)
+
+    async with working(worker) as client:
+        await client.queue(name).send_stream(chunks())
+        await emptied(client, name)
+
+        (reason,) = await reasons(client, name)
+        assert reason.endswith("read it with event.open_stream(): annotate the parameter with ReceivedEvent")
+    assert tries == []
+
+
 def test_a_signature_that_cannot_be_filled_is_refused_when_it_is_declared() -> None:
     worker = Worker("memory:")
 
@@ -151,8 +172,11 @@ async def test_an_exception_releases_with_back_off_and_after_the_last_try_the_ev
 
         assert tries == [0, 1, 2]
         (reason,) = await reasons(client, name)
-        assert reason.startswith("ValueError: no such customer")
-        assert 'raise ValueError("no such customer")' in reason
+        said, where, line = reason.splitlines()
+        assert said == "ValueError: no such customer"
+        assert f'File "{__file__}"' in where  # and no file of Holdfast
+        assert line.strip() == 'raise ValueError("no such customer")'
+        assert [event.dead[0].code for event in await client.dead.list(queue=name, code="failed")] == ["failed"]
 
 
 async def test_a_handler_may_say_when_to_try_again_or_that_it_never_will(url: str, name: str) -> None:  # noqa: F811
@@ -207,7 +231,7 @@ async def test_the_event_of_a_plain_function_that_takes_too_long_is_kept_while_i
 
     async with working(worker) as client:
         await client.queue(name).send("slow")
-        await until(lambda: "its event is kept until it returns" in caplog.text, "it took too long")
+        await until(lambda: "is kept until it returns" in caplog.text, "it took too long")
         await client.queue(name).send("fence")
         await until(lambda: "fence" in tries, "the next event was handled beside it")
         go_on.set()
@@ -260,6 +284,22 @@ def takes_from_nothing() -> None:
     next(iter(()))
 
 
+async def exits() -> None:
+    sys.exit(3)
+
+
+def exits_in_a_thread() -> None:
+    sys.exit("no disk")
+
+
+def is_interrupted_by_code() -> None:
+    raise KeyboardInterrupt
+
+
+async def fails_in_a_group() -> None:
+    raise BaseExceptionGroup("two at once", [SystemExit(1), ValueError("half")])
+
+
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
@@ -267,6 +307,10 @@ def takes_from_nothing() -> None:
         (is_odd, "Odd"),
         (says_no_time, "'soon' s is not possible"),
         (takes_from_nothing, "StopIteration"),
+        (exits, "SystemExit(3)"),
+        (exits_in_a_thread, "SystemExit('no disk')"),
+        (is_interrupted_by_code, "KeyboardInterrupt()"),
+        (fails_in_a_group, "two at once"),
     ],
 )
 async def test_however_a_handler_fails_its_event_is_tried_again_and_then_dead(function: Any, reason: str, name: str) -> None:  # noqa: F811

@@ -23,6 +23,7 @@ from holdfast.cli.main import app
 from holdfast.continuity.effects import effect_events
 from holdfast.node.login import users_file
 from holdfast.spark.pipelines.running.registry import PIPELINES
+from holdfast.worker.signals import LEFT
 from tests import effort
 from tests.certificates import Authority
 from tests.server_process import ServerProcess
@@ -31,7 +32,11 @@ SERVE = "holdfast serve"
 WORK = "holdfast work"
 BENCH = "holdfast bench"
 # Programs of a domain, which is there when the examples of `holdfast domain` have run, and what they say when they are ready.
-OF_A_DOMAIN = {"holdfast effects": "carrying effects out", "holdfast engine": "taking requests on"}
+OF_A_DOMAIN = {
+    "holdfast effects": "carrying effects out",
+    "holdfast engine": "taking requests on",
+    "holdfast listener": "server a has joined",
+}
 SETTLE = "holdfast domain settle"
 MAKING = {
     "holdfast send",
@@ -190,7 +195,7 @@ def test_the_help_of_a_command_has_a_sentence_examples_and_exit_codes(name: str)
     codes = [int(line.split()[0]) for line in _section(command, "Exit codes")]
     assert codes[0] == 0
     assert USAGE in codes
-    assert set(codes) <= {0, USAGE, *EXIT_CODES.values()}
+    assert set(codes) <= {0, USAGE, *EXIT_CODES.values(), LEFT}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

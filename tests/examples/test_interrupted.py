@@ -133,6 +133,65 @@ def test_a_recipient_that_is_interrupted_says_nothing_and_what_it_did_not_confir
             again.confirm()
 
 
+def test_a_recipient_that_is_told_to_terminate_says_nothing_and_what_it_did_not_confirm_comes_again(
+    server: ServerProcess,
+) -> None:
+    with holdfast.blocking.connect(server.url) as client:
+        client.queue("terminated").send_many(["one", "two"])
+        with subprocess.Popen(
+            [sys.executable, "-c", RECEIVING["holdfast.run"], server.url, "terminated"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        ) as program:  # fmt: skip
+            assert program.stdout is not None
+            assert [program.stdout.readline() for _ in range(2)] == ["one\n", "two\n"]
+            program.send_signal(signal.SIGTERM)
+            _, errors = program.communicate(timeout=30)
+
+        assert (errors, program.returncode) == ("", 143)
+        with client.queue("terminated").receive(timeout=10) as incoming:
+            again = incoming.next()
+            assert (again.data, again.redelivered) == ("two", True)
+            again.confirm()
+
+
+def test_a_second_sigterm_does_not_wait_for_the_first() -> None:
+    program = """
+import asyncio, holdfast
+
+async def main():
+    print("runs", flush=True)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        print("ends", flush=True)
+        await asyncio.Event().wait()
+
+holdfast.run(main())
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        for line in ("runs\n", "ends\n"):
+            assert running.stdout.readline() == line
+            running.send_signal(signal.SIGTERM)
+
+        assert running.wait(timeout=30) == -signal.SIGTERM
+
+
+def test_a_program_that_handles_sigterm_itself_goes_on_doing_so() -> None:
+    heard: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
+
+    async def main() -> str:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return "its end"
+
+    try:
+        assert holdfast.run(main()) == "its end"
+        assert heard == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def test_what_main_returns_is_returned_and_what_it_raises_is_raised() -> None:
     async def answer() -> int:
         return 7

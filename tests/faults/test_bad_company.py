@@ -82,9 +82,22 @@ async def test_what_a_recipient_held_when_it_was_killed_is_delivered_to_another(
                 while len(seen) < 199:
                     event = await incoming.next(timeout=20)
                     seen.add(event.data)
-                    assert event.redelivered is (event.data in (*range(9), 10))  # what it looked at, and what it may have
+                    assert event.redelivered is (event.data < 100)
+                    assert event.deliveries == (event.data in (*range(9), 10))  # what it looked at, and what it may have
                     await event.confirm()
         assert seen == set(range(200)) - {9}
+
+
+async def test_what_a_killed_program_was_handed_and_its_client_had_not_said_is_marked(server: ServerProcess) -> None:
+    async with holdfast.connect(server.url) as client:
+        await client.queue("orders").send_many(range(200))
+        with recipient_holding_a_hundred(server.url) as process:  # it looked at ten of them, and says so with its next credit
+            process.kill()
+
+            async with client.queue("orders").receive() as incoming:
+                events = [await incoming.next(timeout=20) for _ in range(200)]
+                marked = {event.data for event in events if event.redelivered}
+        assert marked == set(range(100))
 
 
 async def test_a_stopped_recipient_disturbs_nobody_and_goes_on_where_it_was(server: ServerProcess) -> None:

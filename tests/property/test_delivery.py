@@ -144,7 +144,7 @@ class Primary:
     def take(self, key: Key, handout: Handout) -> None:
         """Everything a holder may expect of what it is handed."""
         backlog = self.driver.manager.directory.backlog(key)
-        for first, events, deliveries, is_adjoining in handout.slices:
+        for first, events, deliveries, is_adjoining, _ in handout.slices:
             for each in range(first, first + events):
                 assert backlog.is_waiting(each), "only what waits is handed out"
                 assert each not in self.held[key], "nobody is handed what another holds"

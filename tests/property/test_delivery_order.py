@@ -179,7 +179,7 @@ class Queue:
         return handout is not None
 
     def take(self, handout: Handout) -> None:
-        for first, count, _, is_adjoining in handout.slices:
+        for first, count, _, is_adjoining, _ in handout.slices:
             for each in range(first, first + count):
                 self.check(handout.holder, self.events[each])
                 self.hold(handout.holder, self.events[each])

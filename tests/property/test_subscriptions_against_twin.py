@@ -8,6 +8,7 @@ from hypothesis import strategies as make
 from holdfast.destination import command as commands
 from holdfast.destination.command import Command
 from holdfast.destination.directory import Directory
+from holdfast.destination.removal import Limits
 from holdfast.errors import HoldfastError
 from holdfast.event import batch
 from holdfast.event.event import Head, encode_head
@@ -31,7 +32,8 @@ def subscribes(draw: make.DrawFn) -> Command:
     is_durable, is_shared = draw(make.sampled_from([(True, False), (True, True), (False, True), (False, False)]))
     replace = draw(make.sampled_from([None, False, True]))
     wanted = (draw(make.sampled_from(list(SELECTORS))), is_shared, draw(make.booleans()), draw(client), replace)
-    return commands.Subscribe(where, draw(subscription), is_durable, draw(session), "", 0, match, *wanted)  # type: ignore[arg-type]
+    limits = draw(make.sampled_from([None, None, Limits(), Limits(1), Limits(5)]))
+    return commands.Subscribe(where, draw(subscription), is_durable, draw(session), "", 0, match, *wanted, limits)  # type: ignore[arg-type]
 
 
 @make.composite
@@ -58,6 +60,7 @@ command = make.one_of(
     make.builds(lambda where, which, forced: commands.Unsubscribe(where, which, is_forced=forced), key, subscription,
                 make.booleans()),
     make.builds(commands.SubscribeLike, key, subscription, subscription, make.booleans()),
+    make.builds(commands.Remove, make.just(0), key, subscription, make.sampled_from([0, 0, 0, 1])),
     attaches(),
     attaches(),
     make.builds(lambda who, at: commands.Detach(who, at), session, make.integers(0, 2)),
@@ -92,6 +95,12 @@ class Pair:
         if isinstance(command, commands.Claim):
             command = commands.Claim(self.manager.directory.epoch + 1, "node")
         entry = len(self.manager.log) + 1
+        if isinstance(command, commands.Remove):
+            found = self.manager.directory.catalog.queues.get((command.topic, command.name))
+            command = commands.Remove(0, command.topic, command.name, getattr(found, "made_at", 0) + command.made_at)
+            self.manager.append(command)
+            self.naive.apply(entry, command, values)
+            return
         if isinstance(command, commands.BatchCommand):
             known = self.naive.producers.get(command.producer)
             sequence = max(1, (known.next_sequence if known else 1) + command.sequence)

@@ -27,7 +27,7 @@ from holdfast.node.login.login import Login
 from holdfast.node.login.passwords import hashed
 from holdfast.node.node import Node
 from holdfast.node.settings import NodeSettings
-from holdfast.wire.frame import Answered, Attach, Browse, Browsed, Failed, Manage
+from holdfast.wire.frame import Answered, Attach, Browse, Browsed, Failed, Manage, ReadFragment
 from tests.raw_client import RawClient, batch_command
 from tests.waiting import until
 
@@ -310,6 +310,10 @@ async def test_what_is_attached_to_or_browsed_is_what_its_user_was_asked_about(w
                 if isinstance(answer, Browsed):
                     done += 1
                     assert may(rights, "browse", place), f"{who} browses {place!r}"
+                answer = await client.ask(ReadFragment, 0, here.dead, 0, place, subscription)
+                assert isinstance(answer, Failed), "there is no large event"
+                if answer.code == "no-such-position":
+                    assert may(rights, "browse", place), f"{who} reads fragments of {place!r}"
 
     assert done or who in ("none", "only-send", "only-manage")
 

@@ -16,9 +16,9 @@ from holdfast.continuity.answer import Answer, Head
 from holdfast.continuity.domain import Domain, EffectRule
 from holdfast.continuity.effects.carrier import EffectCarrier
 from holdfast.continuity.effects.far_side import FarSide
-from holdfast.continuity.effects.settlement import NotInDoubt, settle
+from holdfast.continuity.effects.settlement import settle
 from holdfast.continuity.engine.engine import Engine
-from holdfast.continuity.engine.refusal import ReEntry
+from holdfast.continuity.errors import NotInDoubt, ReEntry
 from holdfast.continuity.listener.listener import Listener
 from holdfast.continuity.machines.effects import Result
 from holdfast.continuity.request import Content

@@ -11,11 +11,11 @@ import pytest
 from holdfast.continuity import request
 from holdfast.continuity.answer import Answer, Head
 from holdfast.continuity.domain import Domain, KeyRule
+from holdfast.continuity.errors import StoreInUse
 from holdfast.continuity.link.frame import Read, Resume
 from holdfast.continuity.listener.listener import Listener
 from holdfast.continuity.machines.comparison import comparison_digest
 from holdfast.continuity.request import Content
-from holdfast.errors import StoreInUse
 from tests.asking_engine import asking_engine
 from tests.listening import Account, bodies, listening
 from tests.waiting import until

@@ -1,4 +1,4 @@
-"""`holdfast work`: real processes, real signals."""
+"""`holdfast work`: real processes, shared work, reloading, and what is refused."""
 
 from __future__ import annotations
 
@@ -6,36 +6,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import holdfast.blocking
+from tests.scenario.work_process import PROGRAM, has, lines, send, working
 from tests.server_process import ServerProcess
 from tests.waiting import wait_until
-
-PROGRAM = """
-import os, time, holdfast
-
-worker = holdfast.Worker(grace=20)
-
-@worker.queue("jobs", concurrency=2)
-def handle(job: dict) -> None:
-    with open(job["to"], "a") as file:
-        print("began", os.getpid(), job["number"], file=file, flush=True)
-        time.sleep(job.get("seconds", 0))
-        print("ended", os.getpid(), job["number"], file=file, flush=True)
-"""
-
-STARTS_SLOWLY = """
-@worker.on_start
-async def wait():
-    with open("seen", "w") as file:
-        print("starts", file=file, flush=True)
-    await asyncio.Event().wait()
-"""
 
 FAILS_TWICE = """
 @worker.on_start
@@ -52,51 +31,6 @@ def fail_too():
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
     with ServerProcess(tmp_path / "data") as process:
         yield process
-
-
-@contextmanager
-def working(folder: Path, url: str, *options: str, program: str = PROGRAM) -> Iterator[subprocess.Popen[str]]:
-    (folder / "tasks.py").write_text(program)
-    command = [sys.executable, "-m", "holdfast", "work", "tasks:worker", "--url", url, *options]
-    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def lines(path: Path) -> list[list[str]]:
-    return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def has(path: Path, word: str, count: int) -> Callable[[], bool]:
-    return lambda: sum(line[0] == word for line in lines(path)) >= count
-
-
-def send(url: str, to: Path, numbers: range, seconds: float = 0) -> None:
-    with holdfast.blocking.connect(url) as client:
-        client.queue("jobs").send_many([{"number": number, "to": str(to), "seconds": seconds} for number in numbers])
-
-
-@pytest.mark.parametrize("told_by", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_finishes_what_is_in_hand_gives_back_the_rest_and_exits_with_0(
-    server: ServerProcess, tmp_path: Path, told_by: signal.Signals
-) -> None:
-    send(server.url, tmp_path / "seen", range(20), seconds=0.5)
-    with working(tmp_path, server.url) as process:
-        wait_until(has(tmp_path / "seen", "began", 2), "two jobs are in hand")
-        process.send_signal(told_by)
-        _, errors = process.communicate(timeout=60)
-
-    seen = lines(tmp_path / "seen")
-    assert process.returncode == 0
-    assert "Traceback" not in errors
-    assert {line[2] for line in seen if line[0] == "began"} == {line[2] for line in seen if line[0] == "ended"}
-    with holdfast.blocking.connect(server.url) as client:
-        with client.queue("jobs").receive(timeout=10) as incoming:
-            rest = [incoming.next() for _ in range(client.describe("jobs")["waiting"])]
-        assert len(rest) + len(seen) // 2 == 20
-        assert {event.deliveries for event in rest} == {0}
 
 
 def test_several_processes_share_the_work_and_one_that_is_killed_is_started_again(server: ServerProcess, tmp_path: Path) -> None:
@@ -156,46 +90,6 @@ def test_a_target_that_is_no_worker_is_refused_in_a_sentence(target: str, senten
     assert "Traceback" not in done.stderr
 
 
-def test_a_worker_whose_server_is_not_there_says_so(tmp_path: Path) -> None:
-    (tmp_path / "tasks.py").write_text(PROGRAM)
-
-    done = subprocess.run(
-        [sys.executable, "-m", "holdfast", "work", "tasks:worker", "--url", "holdfast://127.0.0.1:1"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-
-    assert done.returncode == 3
-    assert "127.0.0.1:1" in done.stderr
-
-
-def test_a_worker_that_is_still_starting_can_be_stopped(server: ServerProcess, tmp_path: Path) -> None:
-    program = PROGRAM.replace("import os", "import asyncio, os") + STARTS_SLOWLY
-    with working(tmp_path, server.url, program=program) as process:
-        wait_until(has(tmp_path / "seen", "starts", 1), "the worker starts")
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=20)
-
-    assert process.returncode == 0
-
-
-def test_another_ctrl_c_does_not_wait(server: ServerProcess, tmp_path: Path) -> None:
-    seen = tmp_path / "seen"
-    program = PROGRAM.replace("import os", "import asyncio, os").replace("def handle", "async def handle")
-    program = program.replace("time.sleep", "await asyncio.sleep")
-    send(server.url, seen, range(1), seconds=60)
-    with working(tmp_path, server.url, program=program) as process:
-        wait_until(has(seen, "began", 1), "a job is in hand")
-        process.send_signal(signal.SIGINT)
-        process.send_signal(signal.SIGTERM)  # as the parent of several processes does
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(1)
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=10)
-
-    assert process.returncode == 130
-    assert "Traceback" not in errors
-
-
 @pytest.mark.parametrize(
     ("program", "sentence"),
     [
@@ -225,3 +119,38 @@ def test_a_log_level_that_there_is_not_is_refused(tmp_path: Path) -> None:
 
     assert done.returncode == 2
     assert "'loud' is not one of" in done.stderr
+
+
+@pytest.mark.parametrize("where", ["--url", "HOLDFAST_URL", "the worker", "--reload"])
+def test_several_processes_on_one_folder_are_refused_in_a_sentence(tmp_path: Path, where: str) -> None:
+    url = f"file:{tmp_path / 'events'}"
+    own = f'Worker("{url}")' if where in ("the worker", "--reload") else "Worker()"
+    (tmp_path / "tasks.py").write_text(f"import holdfast\nworker = holdfast.{own}\nworker.queue('jobs')(print)")
+    options = {"--url": ["--url", url], "--reload": ["--reload"]}.get(where, [])
+
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast", "work", "tasks:worker", "--processes", "2", *options],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60,
+        env={**os.environ, **({"HOLDFAST_URL": url} if where == "HOLDFAST_URL" else {})},
+    )  # fmt: skip
+
+    assert done.returncode == 1
+    assert f"run 'holdfast serve --data {tmp_path / 'events'}'" in done.stderr
+    assert not (tmp_path / "events").exists()
+
+
+def test_a_syntax_error_is_told_once_and_reload_goes_on_when_it_is_gone(server: ServerProcess, tmp_path: Path) -> None:
+    with working(tmp_path, server.url, "--reload", program="worker = (") as process:
+        assert process.stderr is not None
+        told = [process.stderr.readline()]
+        while "is started again when a file changes" not in told[-1]:
+            told.append(process.stderr.readline())
+        (tmp_path / "tasks.py").write_text(PROGRAM)
+        send(server.url, tmp_path / "seen", range(1))
+        wait_until(has(tmp_path / "seen", "ended", 1), "the program works")
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+
+    assert process.returncode == 0
+    assert sum("SyntaxError" in line for line in "".join(told).splitlines() if line.startswith("holdfast:")) == 1
+    assert "SyntaxError" not in errors

@@ -1,7 +1,8 @@
 """A node's life that uses every feature, on a simulated disk, and the life after it that finds out what is left.
 
 live     transactions over two queues and a topic; groups; priorities; large events, one broken off; delays; a selector; a
-         pattern; a subscription made like another, and one taken over; dead events sent again. Everything that the program was told goes to the checkers.
+         pattern; a subscription made like another, one taken over, one removed past its limit; dead events sent again.
+         Everything that the program was told goes to the checkers.
 check    after a crash: the replayed state is that of a replica; then everything is received and confirmed; then no space is
          needed any more.
 """
@@ -43,6 +44,7 @@ AUDIENCES = (*IN_ORDER, "ranked", "later", "sick")
 # Of a node whose disk fails nothing is waited for; of any other as long as a busy machine may need.
 TIMEOUT_S = 0.3
 PATIENCE_S = 20.0
+REMOVAL_LOOKS = 50
 
 Before = Callable[[Node], Awaitable[None]]
 
@@ -99,6 +101,7 @@ async def use_everything(client: holdfast.Client, story: Story) -> None:
     await subscribe(client)
     await send_plain(client, story)
     await copy_and_take_over(client, story)
+    await remove_past_limit(client)
     await move(client, story)
     await send_groups(client, story)
     await send_large(client, story)
@@ -139,6 +142,16 @@ async def copy_and_take_over(client: holdfast.Client, story: Story) -> None:
             await event.confirm()
             await incoming.settled()
             story.account.settled("all", "alerts", event.data)
+
+
+async def remove_past_limit(client: holdfast.Client) -> None:
+    """A subscription that nobody receives from passes its limit, and is gone soon; with a disk that fails, perhaps not."""
+    await client.create_topic("ticks")
+    await client.create_subscription("ticks", "away", remove_after_events=2)
+    await client.topic("ticks").send_many(range(3))
+    for _ in range(REMOVAL_LOOKS):
+        if not await client.subscriptions("ticks"):
+            return
 
 
 async def move(client: holdfast.Client, story: Story) -> None:
@@ -233,6 +246,7 @@ async def check(disk: SimulatedDisk, story: Story) -> None:
         await node.messages.wait_until_primary()
         with contextlib.suppress(holdfast.errors.NoSuchDestination):  # the crash came before it was made
             await client.dead.replay(everything=True)
+        await removed(node, client)
         taken = {key: [event async for event in everything(node, client, key)] for key in waiting(node)}
         await forgotten(node, client)
         problems += judged(story, taken)
@@ -249,6 +263,14 @@ async def differences(node: Node, replica: Replica) -> list[str]:
     await node.messages.until_applied(tail)
     is_same = node.messages.directory.digest() == replica.state_at(tail).digest()
     return [] if is_same else [f"the state replayed up to entry {tail} is not that of a replica"]
+
+
+async def removed(node: Node, client: holdfast.Client) -> None:
+    """Return when the subscription past its limit is gone: the second life removes it too. One within its limit is deleted."""
+    async with asyncio.timeout(5):
+        while (found := node.messages.directory.catalog.queues.get(("ticks", "away"))) and found.backlog.waiting > 2:
+            await client.status()
+    await client.delete_subscription("ticks", "away", force=True, missing_ok=True)
 
 
 def waiting(node: Node) -> list[tuple[str, str]]:

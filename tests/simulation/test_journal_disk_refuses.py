@@ -135,7 +135,7 @@ def test_when_no_segment_takes_a_group_its_outcome_is_unknown_and_later_appends_
     journal.append([b"before"])
     disk.faults = lambda call: errno.EIO if call.operation == "sync" else 0
 
-    with pytest.raises(OutcomeUnknown, match="same id"):
+    with pytest.raises(OutcomeUnknown, match="same source and id"):
         journal.append([b"lost or not"])
 
     disk.faults = None

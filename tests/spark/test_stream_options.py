@@ -45,7 +45,7 @@ class Stream:
         """The numbers of a batch."""
         targets = read_targets(self.options)
         found: list[int] = []
-        for name, low, high in self.driver.ranges(start, end):
+        for name, low, high, _ in self.driver.ranges(start, end):
             for each in fetched(ServerAddress.of(self.options), targets[name], low, high):
                 found.extend(int(each.batch.body(index)[len(b'{"number":') : -1]) for index in range(each.batch.count))
         return found

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast import errors
+from holdfast.continuity import errors as continuity_errors
 
 TOP = Path(__file__).resolve().parents[2]
 SOURCE = TOP / "src" / "holdfast"
@@ -103,6 +104,7 @@ def _errors(kind: type[errors.HoldfastError] = errors.HoldfastError) -> list[typ
 
 
 def test_every_error_has_a_code_of_its_own() -> None:
+    assert continuity_errors.NotTaken in _errors()  # those of continuity have a module of their own
     codes = [kind.code for kind in _errors()]
 
     assert sorted(codes) == sorted(set(codes))

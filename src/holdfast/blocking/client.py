@@ -18,7 +18,7 @@ from holdfast.event.identifier import Counter
 from holdfast.node.background import Background, shared_background
 
 
-def connect(url: str, *, name: str = "", timeout: float | None = None, password: str | None = None) -> Client:
+def connect(url: str | None = None, *, name: str = "", timeout: float | None = None, password: str | None = None) -> Client:
     """As `holdfast.connect`, to be used as `with`."""
     return Client(url, name=name, timeout=timeout, password=password)
 
@@ -64,7 +64,9 @@ class Client(SessionMethods):
 
     _twin: AsyncClient
 
-    def __init__(self, url: str, *, name: str = "", timeout: float | None = None, password: str | None = None) -> None:
+    def __init__(
+        self, url: str | None = None, *, name: str = "", timeout: float | None = None, password: str | None = None
+    ) -> None:
         super().__init__(shared_background(), AsyncClient(url, name=name, timeout=timeout, password=password))
 
     def open(self) -> Self:

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from holdfast.blocking.hand_over import waiting_for
+from holdfast.blocking.incoming import EventStream
 from holdfast.client.reading.browser import BrowsedEvent
 from holdfast.client.reading.browser import Browser as AsyncBrowser
 from holdfast.client.reading.place_reader import Reading as AsyncReading
@@ -78,6 +79,10 @@ class Reading:
     extent = waiting_for(AsyncReading.extent)
     confirm_up_to = waiting_for(AsyncReading.confirm_up_to)
     more = waiting_for(AsyncReading.more)
+
+    def open_stream(self, slice: ReadSlice, index: int = 0) -> EventStream:
+        """Read the data of an event of a slice piece by piece, large or not: `with reading.open_stream(slice) as stream: …`."""
+        return EventStream(self._background, self._twin.open_stream(slice, index))
 
     def slices(self, start: int, end: int, selector: str | None = None, within: Bounds = EVERYTHING) -> Iterator[ReadSlice]:
         """What waits between two places, in whole batches or parts of them."""

@@ -46,6 +46,7 @@ class CreditGranted(NamedTuple):
     events: int
     bytes: int
     handed: int = 0  # as in HandedOn
+    withdrawn: int = 0  # so many events fewer
 
 
 class HandedOn(NamedTuple):
@@ -123,6 +124,7 @@ class DeliveredSlice(NamedTuple):
     destination: str = ""  # where it was sent, when that is not where the receiver is attached
     deaths: tuple[Any, ...] = ()  # in the dead queue: why these events are there, as it travels
     accepted_us: int = 0  # microseconds since 1970; 0: not known
+    is_returned: bool = False
 
 
 class BrowseAsked(NamedTuple):

@@ -12,10 +12,23 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.continuity import domain, effects, engine
+from holdfast.cli.continuity import domain, effects, engine, listener
 from holdfast.cli.events import browse, dead, receive, recorder, send, work
 from holdfast.cli.failure import FAULT, INTERRUPTED, USAGE, exit_code_of, report
-from holdfast.cli.operations import admin, bench, destination, journal, lake, pipeline, serve, status, subscription, top, user
+from holdfast.cli.operations import (
+    admin,
+    backup,
+    bench,
+    destination,
+    journal,
+    lake,
+    pipeline,
+    serve,
+    status,
+    subscription,
+    top,
+    user,
+)
 from holdfast.errors import HoldfastError
 
 START_HERE = """\b
@@ -56,6 +69,7 @@ for part in (
     dead,
     admin,
     journal,
+    backup,
     recorder,
     status,
     top,
@@ -66,6 +80,7 @@ for part in (
     domain,
     effects,
     engine,
+    listener,
 ):
     part.add_to(app)
 

@@ -11,8 +11,8 @@ from holdfast.client.checks import check_name, check_subscription
 from holdfast.client.description import DestinationDescription, Status, SubscriptionDescription, subscriptions_of
 from holdfast.client.destination import Queue, Topic
 from holdfast.client.receiving.receive_options import SubscriptionTerms, place, subscription
-from holdfast.client.receiving.received_event import milliseconds
 from holdfast.client.sending.batch_builder import Kind
+from holdfast.destination.removal import NAMES as LIMIT_NAMES
 from holdfast.destination.settings import Settings, duration_ms
 from holdfast.errors import BadSetting, HoldfastError, NoSuchDestination, NoSuchSubscription
 from holdfast.wire.frame import Manage
@@ -57,11 +57,15 @@ def checked_settings(given: DestinationSettings) -> dict[str, Any]:
     checked: dict[str, Any] = {in_milliseconds.get(name, name): value for name, value in given.items()}
     for name in in_milliseconds.values():
         if name in checked:
-            checked[name] = milliseconds(checked[name])
+            checked[name] = checks.milliseconds(checked[name])
     if "deduplicate" in checked:
         checked["deduplicate_ms"] = duration_ms(checked.pop("deduplicate"), "deduplicate")
     Settings(**checked)
     return dict(given)
+
+
+def _given_limits(terms: SubscriptionTerms) -> dict[str, Any]:
+    return {name: value for name, value in terms.items() if name in LIMIT_NAMES}
 
 
 async def _was_there(deleting: Awaitable[Any], missing_ok: bool, *missing: type[HoldfastError]) -> bool:
@@ -198,6 +202,7 @@ class Administration(ABC):
             "shared": asked.is_shared,
             "no_local": asked.no_local,
             "replace": asked.replace,
+            **_given_limits(terms),
         }
         await self._manage("subscribe", timeout, topic=where, name=subscribed, **given)
 
@@ -221,7 +226,7 @@ class Administration(ABC):
         where, subscribed, asked = subscription(topic, check_subscription(name), terms, regex=regex)
         known = {"selector": asked.selector, "shared": asked.is_shared, "no_local": asked.no_local}
         given: dict[str, Any] = {each: value for each, value in known.items() if each in terms}
-        given |= {"match": asked.match, "update": update, "replace": asked.replace}
+        given |= {"match": asked.match, "update": update, "replace": asked.replace, **_given_limits(terms)}
         ensured: Ensured = await self._look("ensure_subscription", timeout, topic=where, name=subscribed, **given)
         return ensured
 

@@ -14,6 +14,8 @@ from holdfast.event.event import Event
 ConfirmMode = Literal["event", "auto", "client", "duplicates-ok"]
 # More than any recipient holds. A larger number is a mistake; it must fit 64 bits on the wire.
 CREDIT_MAX = 1 << 40
+# Ten years: longer is a mistake.
+DELAY_SECONDS_MAX = 10 * 365 * 86_400
 
 
 def options(given: Iterable[str], kind: type, call: str) -> None:
@@ -92,3 +94,10 @@ def check_many(events: Iterable[Any]) -> None:
     """Refuse one event where many are expected: the letters of a text, or the names in a dict, are never meant."""
     if isinstance(events, str | bytes | Mapping | Event) or not isinstance(events, Iterable):
         raise BadEvent(f"send_many takes a list of events, not {type(events).__name__}; send one with send")
+
+
+def milliseconds(delay: float) -> int:
+    """A delay in seconds, as it travels."""
+    if not isinstance(delay, int | float) or not 0 <= delay <= DELAY_SECONDS_MAX:
+        raise BadSetting(f"a delay of {delay!r} s is not possible; give seconds, 0 for at once", delay=delay)
+    return round(delay * 1000)

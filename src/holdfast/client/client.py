@@ -9,8 +9,6 @@ in the loop that opened it; threads use `holdfast.blocking`.
 
 from __future__ import annotations
 
-import os
-import socket
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -22,19 +20,22 @@ from holdfast.client.connection.connection import ANSWER_S, TIMEOUT_S, Connectio
 from holdfast.client.connection.session import Session
 from holdfast.client.dead import DeadEvents
 from holdfast.client.link.dialer import dialer_for
+from holdfast.client.program import source_of
 from holdfast.client.reading.place_reader import Reading, ReadingOptions
 from holdfast.client.staging import Staging
-from holdfast.client.url import credentials_of, parse_with_password, without_password
+from holdfast.client.url import credentials_of, or_from_environment, parse_with_password, without_password
 from holdfast.errors import Closed
 
 
-def connect(url: str, *, name: str = "", timeout: float | None = None, password: str | None = None) -> Client:
+def connect(url: str | None = None, *, name: str = "", timeout: float | None = None, password: str | None = None) -> Client:
     """A client of the events at `url`: `file:DIR`, `memory:`, `memory:NAME`, `holdfast://[USER@]HOST[:PORT][,HOST…]`, or the same
-    with `holdfasts://` for TLS.
+    with `holdfasts://` for TLS. Without a URL, the environment has it as HOLDFAST_URL.
 
     Use it as `async with`.
 
-    name       the name of this program: the source of its events that name no other
+    name       the name of this program: the source of its events that name no other. Without it, the source is the host and the
+               program, as in `till-7/orders`. Give a name where the program may start again on another host, as in a container:
+               destinations that deduplicate know an event by its source and id
     timeout    seconds that a call waits if it is given no timeout of its own; without it, 30, and 3 for the first answer of a
                server
     password   of the user in the URL, if it is neither there nor in the environment as HOLDFAST_PASSWORD
@@ -45,7 +46,10 @@ def connect(url: str, *, name: str = "", timeout: float | None = None, password:
 class Client(SessionMethods, Administration, Staging):
     """A client of one place of events. Made by `connect`, used inside `async with`, in the loop that opened it."""
 
-    def __init__(self, url: str, *, name: str = "", timeout: float | None = None, password: str | None = None) -> None:
+    def __init__(
+        self, url: str | None = None, *, name: str = "", timeout: float | None = None, password: str | None = None
+    ) -> None:
+        url = or_from_environment(url)
         parsed = parse_with_password(url, password)
         self._dialer = dialer_for(parsed)
         self._credentials = credentials_of(parsed)
@@ -60,8 +64,7 @@ class Client(SessionMethods, Administration, Staging):
         another kind is refused at once."""
         if self._connection is not None:
             raise Closed("a client is opened once; connect again for another")
-        source = self.name or f"{socket.gethostname()}/{os.getpid()}"
-        self._connection = Connection(self._dialer, self.name, source, self.timeout, self._credentials)
+        self._connection = Connection(self._dialer, self.name, self.name or source_of(), self.timeout, self._credentials)
         await self._connection.open(self._answer_s)
         return self
 

@@ -93,6 +93,9 @@ class SubscriptionDescription(TypedDict, total=False):
     is_shared: bool
     no_local: bool
     selector: str | None
+    remove_after_events: int  # past one of these limits it is removed; 0: none
+    remove_after_bytes: int
+    remove_after: float  # seconds
     pattern: str | None
     match: Match  # of a pattern
 

@@ -105,6 +105,16 @@ class Transaction:
         self._builders: dict[str, BatchBuilder] = {}
         self._confirmed: dict[int, _Confirmed] = {}
         self._end = ""
+        self._kept: list[Received] | None = None
+
+    def keep_events(self) -> None:
+        """On a rollback, leave the events that it confirms with the program, which then decides on them anew."""
+        self._kept = []
+
+    @property
+    def is_open(self) -> bool:
+        """It was neither committed nor rolled back."""
+        return not self._end
 
     def now_ms(self) -> int:
         """The server's time."""
@@ -169,6 +179,8 @@ class Transaction:
         if found.generation != incoming.verdicts.generation:
             raise TransactionAborted("what this transaction confirmed before was given back meanwhile; roll it back")
         found.positions.append((event.position, event.position))
+        if self._kept is not None:
+            self._kept.append(event)
 
     def _check_open(self) -> None:
         if self._end:
@@ -234,6 +246,10 @@ class Transaction:
         self._check_open()
         self._end = "was rolled back"
         self._builders.clear()
+        if self._kept is not None:
+            self._confirmed.clear()
+            for event in self._kept:
+                event.decide_anew()
         await self._assembly.abandon(self._timeout)
         await self._recover()
 

@@ -21,6 +21,7 @@ from urllib.parse import unquote
 from holdfast.errors import BadUrl
 
 PORT_DEFAULT = 7400
+URL_VARIABLE = "HOLDFAST_URL"
 PASSWORD_VARIABLE = "HOLDFAST_PASSWORD"
 FILE_OPTIONS = ("journal_size", "reserve", "segment_size", "create_on_use")
 MEMORY_OPTIONS = ("create_on_use",)
@@ -74,6 +75,14 @@ class ServerUrl:
 
 
 Url = FileUrl | MemoryUrl | ServerUrl
+
+
+def or_from_environment(url: str | None) -> str:
+    """The URL that was given, or else that of the environment. BadUrl where there is neither."""
+    found = url if url is not None else os.environ.get(URL_VARIABLE)
+    if not found and url is None:
+        raise BadUrl(f"no URL was given, and {URL_VARIABLE} is not set; say one of {POSSIBLE}, or set {URL_VARIABLE}")
+    return found or ""
 
 
 def parse(url: str) -> Url:

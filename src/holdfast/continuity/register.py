@@ -10,23 +10,12 @@ from __future__ import annotations
 
 from holdfast.client.client import Client
 from holdfast.continuity.domain import HISTORY, PREFIX, RESULTS_KEPT, Domain, checked, checked_name, decode, encode
+from holdfast.continuity.errors import DomainExists, NoSuchDomain
 from holdfast.continuity.request import MEMBER
-from holdfast.errors import DestinationExists, NoSuchDestination, Refused, TimedOut
+from holdfast.errors import DestinationExists, NoSuchDestination, TimedOut
 
 TYPE = "holdfast.domain.definition"
 _SUFFIX = ".definition"
-
-
-class NoSuchDomain(Refused):
-    """There is no domain of this name. Create it first, or look at `holdfast domain list`."""
-
-    code = "no-such-domain"
-
-
-class DomainExists(Refused):
-    """A domain of this name is there already."""
-
-    code = "domain-exists"
 
 
 async def create(client: Client, domain: Domain) -> None:

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
+from holdfast.destination.removal import Limits
 from holdfast.destination.settings import Settings
 
 
@@ -64,14 +65,9 @@ class Configure(Command, frozen=True):
     changed: list[str] = []
 
 
-class Subscribe(Command, frozen=True):
-    """Create a subscription, if it is not there, of a topic or (`match` glob or regex) of all topics whose names match, now and
-    later (rule 12).
+class Subscribing(Command, frozen=True):
+    """The terms on which somebody subscribes to a topic, or (`match` glob or regex) to all topics whose names match."""
 
-    A non-durable one belongs to a session and goes with it; a shared non-durable one has no session and goes with its last
-    receiver. `subscribing` says what happens if the subscription exists on other terms."""
-
-    KIND = 7
     topic: str  # a name, or a pattern
     name: str
     is_durable: bool
@@ -86,12 +82,23 @@ class Subscribe(Command, frozen=True):
     replace: bool | None = None  # also what waits in it; None: written before this field
 
 
-class EnsureSubscription(Subscribe, frozen=True):
+class Subscribe(Subscribing, frozen=True):
+    """Create a subscription, if it is not there, of a topic or of all topics that match, now and later (rule 12).
+
+    A non-durable one belongs to a session and goes with it; a shared non-durable one has no session and goes with its last
+    receiver. `subscribing` says what happens if the subscription exists on other terms."""
+
+    KIND = 7
+    limits: Limits | None = None  # see `removal`; None: those it has, or none
+
+
+class EnsureSubscription(Subscribing, frozen=True):
     """See to it that a durable subscription is there, and that the terms `given` agree, or (`update`) change them."""
 
     KIND = 23
     given: list[str] = []
     update: bool = False
+    limits: Limits | None = None
 
 
 class SubscribeLike(Command, frozen=True):
@@ -104,6 +111,17 @@ class SubscribeLike(Command, frozen=True):
     replace: bool = False
     origin: str = ""
     token: int = 0
+
+
+class Remove(Command, frozen=True):
+    """The primary found that a subscription has passed a limit of its terms: remove it, if that is still so."""
+
+    KIND = 25
+    epoch: int
+    topic: str  # a name, or a pattern as in keys
+    name: str
+    made_at: int  # the entry that made it: one that was made anew stays
+    oldest: int = 0  # the entry of an event that has waited too long
 
 
 class Unsubscribe(Command, frozen=True):

@@ -9,7 +9,7 @@ It never depends on who applies it or when.
     client manager   batch, confirm, release, reject, create, ensure, delete,        no: never ignored
                      configure, subscribe, subscribe like, ensure subscription, unsubscribe, attach,
                      open producer, forget producer, part, commit, abandon, publish
-    primary          claim, detach, dead, carried, in hand                           yes: an older epoch's are ignored
+    primary          claim, detach, dead, carried, in hand, remove                   yes: an older epoch's are ignored
                      (`detach` of a session that said goodbye comes from its client manager, with epoch 0: never ignored)
 
 Commands whose answer depends on state carry `origin` and `token`: who waits for the answer, and for which question.
@@ -30,6 +30,7 @@ from holdfast.destination.administration_command import (
     Delete,
     Ensure,
     EnsureSubscription,
+    Remove,
     Subscribe,
     SubscribeLike,
     Unsubscribe,
@@ -66,6 +67,7 @@ __all__ = [
     "Publish",
     "Reject",
     "Release",
+    "Remove",
     "Settled",
     "Subscribe",
     "SubscribeLike",
@@ -336,7 +338,7 @@ KINDS: dict[int, type[Command]] = {
     for kind in (
         BatchCommand, Confirm, Release, Reject, Create, Delete, Subscribe, Unsubscribe, Attach, Detach, OpenProducer,
         ForgetProducer, Claim, Carried, Dead, Part, Commit, Abandon, Configure, Publish, InHand, Ensure, EnsureSubscription,
-        SubscribeLike,
+        SubscribeLike, Remove,
     )
 }  # fmt: skip
 

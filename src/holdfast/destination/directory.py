@@ -11,6 +11,7 @@ The modules of `applying` say what each command does; here is only the table of 
     verdict      confirm, release, reject, dead         attaching   sessions and their receivers
     epoch        claim, carried, in hand                committing  transactions and large events
     subscribing  subscribe, unsubscribe                 publishing  stages, and what is published of them
+    removing     subscriptions past a limit
     ensuring     destinations and subscriptions that are made unless they are there
 """
 
@@ -28,6 +29,7 @@ from holdfast.destination.applying import (
     managing,
     placing,
     publishing,
+    removing,
     subscribing,
     verdict,
 )
@@ -55,6 +57,7 @@ APPLY: dict[type[commands.Command], Apply] = {
     commands.Subscribe: subscribing.subscribe,
     commands.EnsureSubscription: ensuring.ensure_subscription,
     commands.SubscribeLike: subscribing.subscribe_like,
+    commands.Remove: removing.remove_past_limit,
     commands.Unsubscribe: subscribing.unsubscribe,
     commands.Attach: attaching.attach,
     commands.Detach: attaching.detach,

@@ -75,6 +75,7 @@ class DetachedReceiver(NamedTuple):
     receiver: int
     backlog: BacklogKey
     reason: str
+    code: str = "detached"  # of the error that its program gets
 
 
 class BacklogCreated(NamedTuple):
@@ -83,6 +84,14 @@ class BacklogCreated(NamedTuple):
 
 class BacklogDeleted(NamedTuple):
     backlog: BacklogKey
+
+
+class SubscriptionRemoved(NamedTuple):
+    """A subscription was removed with so many events that waited in it, because it had passed a limit of its terms."""
+
+    backlog: BacklogKey
+    events: int
+    reason: str
 
 
 class Configured(NamedTuple):
@@ -125,6 +134,7 @@ Effect = (
     | DetachedReceiver
     | BacklogCreated
     | BacklogDeleted
+    | SubscriptionRemoved
     | Configured
     | WindowShortened
     | Claimed

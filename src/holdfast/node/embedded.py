@@ -22,7 +22,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
-from holdfast.errors import BadSetting, JournalInUse
+from holdfast.errors import BadSetting, JournalInUse, NotAJournal
 from holdfast.node import supervision
 from holdfast.node.background import shared_background
 from holdfast.node.node import Node
@@ -118,7 +118,18 @@ async def _open_file(folder: str, options: Options) -> Node:
     sizes = {name: value for name, value in options.items() if name != "create_on_use"}
     # Former recipients were in the process that had the folder before, and are gone with it: none comes back.
     settings = _settings(options, journal=journal_settings(**sizes), start_grace_ms=0)
+    _check_parent(Path(folder))
     return await Node.open(Path(folder), settings)
+
+
+def _check_parent(folder: Path) -> None:
+    """NotAJournal where the folder would be made in one that is not there: its path is mistyped more often than meant."""
+    parent = folder.absolute().parent
+    if not parent.exists():
+        raise NotAJournal(
+            f"there is no folder {str(parent)!r} for the journal {folder.name!r}; correct the path, or make that folder first",
+            folder=str(folder),
+        )
 
 
 async def _open_memory(options: Options) -> Node:

@@ -56,7 +56,7 @@ class Figures:
             events += each.events
             if each.deliveries:
                 again += each.events
-            elif self.is_timing and each.accepted_us:
+            elif self.is_timing and each.accepted_us and not each.is_returned:
                 self.end_to_end.observe(max(0, now_us - each.accepted_us) / 1_000_000, each.events)
         self.delivered[backlog] = self.delivered.get(backlog, 0) + events
         if again:

@@ -76,6 +76,9 @@ class MessageManagerView(Protocol):
     async def read_fragment(self, session: str, receiver: int, position: int, index: int) -> Buffer:
         """Read a fragment of the large event at a position, for a receiver that is attached where it waits."""
 
+    async def read_fragment_in(self, destination: str, subscription: str, position: int, index: int) -> Buffer:
+        """Read a fragment of the large event at a position that waits in a queue or subscription."""
+
     # --- destinations: answered at once ------------------------------------------------------------------------------
 
     def kind_of(self, destination: str) -> str | None:

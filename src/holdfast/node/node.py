@@ -20,7 +20,7 @@ from holdfast.destination.name import LOG
 from holdfast.node.administration.admin_queue import AdminQueue
 from holdfast.node.clients.client_manager import ClientManager
 from holdfast.node.clock import Clock, SystemClock
-from holdfast.node.identity import Identity
+from holdfast.node.identity import Identity, restored_in
 from holdfast.node.logs.log_topic import LogTopic
 from holdfast.node.logs.operator_log import OperatorLog
 from holdfast.node.messages.local_view import LocalView
@@ -59,7 +59,8 @@ class Node:
         cls, data: Path, settings: NodeSettings, clock: Clock | None = None, before_claim: BeforeClaim | None = None
     ) -> Node:
         """Open, or create, the node whose journal and identity lie in a folder."""
-        channel = await JournalChannel.open(data / JOURNAL_FOLDER, settings.journal)
+        restored = restored_in(data / IDENTITY_FILE)
+        channel = await JournalChannel.open(data / JOURNAL_FOLDER, settings.journal, restored=restored)
         try:
             identity = Identity.open(data / IDENTITY_FILE, settings.site)
         except BaseException:

@@ -28,7 +28,8 @@ from holdfast.errors import NoSuchPosition, NotAJournal, Refused
 from holdfast.event.batch import UnreadBatch
 from holdfast.event.extent import EVERYTHING, Bounds, Extent, ReadSlice
 from holdfast.node.administration import arguments
-from holdfast.node.node import JOURNAL_FOLDER
+from holdfast.node.identity import restored_in
+from holdfast.node.node import IDENTITY_FILE, JOURNAL_FOLDER
 from holdfast.node.reading.browse_pages import BrowsePages
 from holdfast.node.reading.extents import Extents
 from holdfast.node.reading.place_pages import BYTES_MAX
@@ -54,6 +55,7 @@ class Observer:
     def __init__(self, folder: Path | str, *, cache_bytes: int = CACHE_BYTES) -> None:
         self.folder = Path(folder)
         self.directory = Directory()
+        self._times_restored = restored_in(self.folder / IDENTITY_FILE)
         self._reader = JournalReader(journal_of(self.folder), cache_bytes=cache_bytes)
         try:
             self._rebuild()
@@ -142,7 +144,7 @@ class Observer:
 
     @property
     def id(self) -> str:
-        return self._reader.id
+        return self._times_restored.incarnation(self._reader.id)
 
     async def fetch(self, numbers: Sequence[int], bytes_max: int | None = None, front: int | None = None) -> list[Buffer]:
         """Fetch commands, as an `EntrySource` (`node.reading.place_pages`), without ever waiting."""

@@ -42,15 +42,14 @@ class BootContents(Protocol):
     @property
     def producer(self) -> str: ...
 
-    @property
-    def first(self) -> int:
-        """The least sequence it may still hold; lower ones are durable elsewhere."""
+    def first_for(self, incarnation: str) -> int:
+        """The least sequence it may still hold for this channel; lower ones are durable, here or elsewhere."""
 
     def commands(self) -> Iterator[tuple[int, str, Literal["queue", "topic"], Buffer]]:
         """Sequence, destination, its kind, and the command."""
 
-    def release(self, through: int) -> None:
-        """Everything up to this sequence is durable elsewhere."""
+    def release(self, through: int, incarnation: str) -> None:
+        """Everything up to this sequence is durable in the channel with this incarnation."""
 
     def close(self) -> None: ...
 
@@ -191,7 +190,8 @@ async def _import_boot(boot: Callable[[], BootContents], clock: Clock, channel: 
         log.error("the boot recorder is left alone: %s", problem)
         return
     try:
-        opening = command.OpenProducer(contents.producer, is_durable=True, first_sequence=contents.first)
+        first = contents.first_for(channel.id)
+        opening = command.OpenProducer(contents.producer, is_durable=True, first_sequence=first)
         await channel.append(command.encode(opening), Purpose.UPKEEP)
         last = 0
         appended = []
@@ -202,7 +202,7 @@ async def _import_boot(boot: Callable[[], BootContents], clock: Clock, channel: 
             last = sequence
         await asyncio.gather(*appended)
         if last:
-            contents.release(last)
+            contents.release(last, channel.id)
             log.info("took %d events from the boot recorder", len(appended))
     finally:
         contents.close()

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from holdfast.channel.journal.settings import JournalSettings
+from holdfast.channel.journal.settings import JournalSettings, large_bytes, size_for
 from holdfast.errors import BadSetting
 
 PORT_DEFAULT = 7400
@@ -15,6 +15,11 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\Z", re.IGNORECASE)
 # A journal that is smaller than usual allocates one part in so many at first, and keeps another one for upkeep.
 SMALL_PARTS = 16
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def shown_size(size: int) -> str:
+    """A size as it is written in options, in whole MiB, rounded up."""
+    return f"{-(-size // (1 << 20))}M"
 
 
 def parse_size(text: str, name: str) -> int:
@@ -94,6 +99,20 @@ class NodeSettings:
     @property
     def assembly_bytes_max(self) -> int:
         return self.large_bytes_max or self.journal.size_bytes // 2
+
+    def journal_size_for(self, large: int) -> int:
+        """The size of a journal that takes a transaction or large event of so many bytes."""
+        return size_for(self.journal, large) if self.large_bytes_max else max(2 * large, size_for(self.journal, large))
+
+    def check_large(self) -> None:
+        """BadSetting where the journal could never hold the largest event that is allowed."""
+        if self.large_bytes_max > large_bytes(self.journal):
+            needed = shown_size(self.journal_size_for(self.large_bytes_max))
+            raise BadSetting(
+                f"a journal of {self.journal.size_bytes:,} bytes never has room for an event of {self.large_bytes_max:,} "
+                f"(--large-max); give it --journal-size {needed} or more, or lower --large-max",
+                setting="large_bytes_max",
+            )
 
     @property
     def former_grace_ms(self) -> int:

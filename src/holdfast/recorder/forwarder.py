@@ -4,6 +4,9 @@
 
 An event is released here only after the other side has it on disk, and an event that is sent again is dropped there by its
 sequence (rule 6). So each event arrives once and in order, even if one side dies at any moment.
+
+A server that was restored from a backup has lost what it accepted since. Its greeting tells, and what is still on disk here is
+sent again. If some of what it lost is not here any more, that is said: a warning in the log, and `Forwarded.missing`.
 """
 
 from __future__ import annotations
@@ -34,10 +37,14 @@ OPEN_TIMEOUT_S = 10.0
 
 
 class Forwarded(msgspec.Struct, frozen=True):
-    """`count` events were sent and are durable there; `skipped` events had arrived before."""
+    """`count` events were sent and are durable there; `skipped` events had arrived before.
+
+    `missing` events had arrived, were lost when the server was restored from a backup, and are not held any more.
+    """
 
     count: int
     skipped: int
+    missing: int = 0
 
 
 class _Progress:
@@ -54,10 +61,17 @@ class _Progress:
                 "its folder is an old copy, and new events would be taken for old ones; record into a new folder",
                 last_sequence=forwarding.last_sequence,
             )
+        if forwarding.missing:
+            log.warning(
+                "the server was restored from a backup and has lost %d events of recorder %s that are not held any more; all "
+                "that is held is sent again",
+                forwarding.missing,
+                recorder.producer,
+            )
         self.release()
 
     def release(self) -> None:
-        self.recorder.release(self.forwarding.receipted_through)
+        self.recorder.release(self.forwarding.receipted_through, self.forwarding.incarnation)
 
     async def send(self, through: int) -> None:
         """Send everything up to this sequence, and wait for the receipts. Receipted events are released, even after an error."""
@@ -87,12 +101,14 @@ class _Progress:
 
 async def _forward_once(recorder: Recorder, url: str, timeout: float, answer_s: float) -> Forwarded:
     first, through = recorder.next_to_forward, recorder.last
+    missing = 0
     deadline = asyncio.get_running_loop().time() + timeout
     try:
         async with (
-            open_forwarding(url, recorder.producer, first, timeout, "recorder", answer_s) as forwarding,
+            open_forwarding(url, recorder.producer, recorder.held_for, timeout, "recorder", answer_s) as forwarding,
             asyncio.timeout_at(deadline),
         ):
+            first, missing = recorder.next_to_forward, forwarding.missing
             skipped = min(max(forwarding.last_sequence - first + 1, 0), through - first + 1)
             await _Progress(recorder, forwarding).send(through)
     except TimeoutError as problem:
@@ -101,7 +117,7 @@ async def _forward_once(recorder: Recorder, url: str, timeout: float, answer_s: 
             f"{done} of {through - first + 1} events were forwarded within {timeout:g} s; the rest is kept: forward again",
             forwarded=done,
         ) from problem
-    return Forwarded(through - first + 1 - skipped, skipped)
+    return Forwarded(through - first + 1 - skipped, skipped, missing)
 
 
 def forward(recorder: Recorder, url: str, timeout: float | None) -> Forwarded:
@@ -173,14 +189,24 @@ class Forwarder:
 
     async def _forward_what_comes(self) -> None:
         recorder = self._recorder
-        first = recorder.next_to_forward
-        async with open_forwarding(self._url, recorder.producer, first, OPEN_TIMEOUT_S, "recorder") as forwarding:
+        async with open_forwarding(self._url, recorder.producer, recorder.held_for, OPEN_TIMEOUT_S, "recorder") as forwarding:
             progress = _Progress(recorder, forwarding)
             while True:
                 self._woken.clear()
                 await progress.send(recorder.last)
                 self.problem = None
-                await self._woken.wait()
+                await self._until_woken(forwarding)
+
+    async def _until_woken(self, forwarding: BatchForwarder) -> None:
+        """Wait for something to send, or for a server that needs something again."""
+        waiting = [asyncio.create_task(self._woken.wait()), asyncio.create_task(forwarding.until_failed())]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+        forwarding.check()
 
     def _note(self, problem: HoldfastError) -> None:
         if self.problem is None or self.problem.sentence != problem.sentence:

@@ -23,6 +23,7 @@ import msgspec
 
 from holdfast.channel.journal.run import Draft, Outcome
 from holdfast.client.receipt import naming
+from holdfast.client.sending.batch_forwarder import Held
 from holdfast.client.sending.outgoing import EventFields, Outgoing, prepare
 from holdfast.destination import name
 from holdfast.errors import BadEvent, Blocked, Closed, HoldfastError, OutcomeUnknown, Refused
@@ -180,10 +181,15 @@ class Recorder:
                 size += len(each.command)
         return found
 
-    def release(self, through: int) -> None:
-        """Free the space of events up to this sequence: they are durable elsewhere."""
+    def held_for(self, incarnation: str) -> Held:
+        """Return what to forward to a server; more than is held otherwise, if it was restored from a backup."""
         with self._contents_lock:
-            self._opened().release(through)
+            return self._opened().held_for(incarnation)
+
+    def release(self, through: int, incarnation: str = "") -> None:
+        """Free the space of events up to this sequence: they are durable elsewhere, in the channel with this incarnation."""
+        with self._contents_lock:
+            self._opened().release(through, incarnation)
 
     # --- forwarding --------------------------------------------------------------------------------------------------
 

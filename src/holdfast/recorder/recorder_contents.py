@@ -2,7 +2,7 @@
 
     FOLDER/recording          a small journal, all of it written before the first event
     FOLDER/recorder.identity  who this recorder is, for the ids of its events
-    FOLDER/forwarded          how far its events are durable elsewhere
+    FOLDER/forwarded          how far its events are durable elsewhere, and where
 
     one entry:   version u8 │ kind u8 (0 queue, 1 topic) │ name length u16 │ destination, UTF-8 │ batch of one event
 
@@ -23,11 +23,13 @@ from holdfast.channel.channel import Buffer, Entry, Purpose
 from holdfast.channel.journal.journal import Journal
 from holdfast.channel.journal.run import Draft, Outcome
 from holdfast.channel.journal.settings import JournalSettings
+from holdfast.client.sending.batch_forwarder import Held
 from holdfast.destination import command
 from holdfast.errors import BadSetting, BadUrl, DiskFailed, JournalInUse, UnknownVersion
 from holdfast.event import identifier
+from holdfast.event.incarnation import is_restored
 from holdfast.node.identity import Identity
-from holdfast.recorder.forwarded_mark import ForwardedMark
+from holdfast.recorder.forwarded_mark import Forwarded, ForwardedMark
 
 Kind = Literal["queue", "topic"]
 
@@ -93,7 +95,9 @@ class RecorderContents:
         self._journal = journal
         self._identity = identity
         self._mark = mark
-        self._released = min(mark.read(), journal.durable)
+        forwarded = mark.read()
+        self._released = min(forwarded.sequence, journal.durable)
+        self._released_to = forwarded.incarnation
         self.producer = f"recorder-{identifier.to_text(int.from_bytes(journal.id, 'big'))}"
 
     @classmethod
@@ -161,12 +165,28 @@ class RecorderContents:
         made = command.BatchCommand(destination, self.producer, entry.number)
         return RecordedCommand(entry.number, destination, _KINDS[kind], command.encode(made, view[_LEAD.size + length :]))
 
-    def release(self, through: int) -> None:
-        """Free the space of events up to this sequence: they are durable elsewhere."""
+    def held_for(self, incarnation: str) -> Held:
+        """Return what to forward to a server whose channel has this incarnation.
+
+        If that channel was restored from a backup since, it may have lost what was forwarded to it: all that is still on disk
+        here is held again.
+        """
+        if not is_restored(self._released_to, incarnation):
+            return Held(self.first)
+        self._released, self._released_to = self._journal.first - 1, incarnation
+        self._mark.write(Forwarded(self._released, incarnation))
+        return Held(self.first, is_again=True)
+
+    def first_for(self, incarnation: str) -> int:
+        """The least sequence that may have to be forwarded to a channel with this incarnation."""
+        return self.held_for(incarnation).first_sequence
+
+    def release(self, through: int, incarnation: str = "") -> None:
+        """Free the space of events up to this sequence: they are durable elsewhere, in the channel with this incarnation."""
         if through > self._released:
             self._journal.release(through + 1)
-            self._released = through
-            self._mark.write(through)
+            self._released, self._released_to = through, incarnation
+            self._mark.write(Forwarded(through, incarnation))
 
     def close(self) -> None:
         self._journal.close()

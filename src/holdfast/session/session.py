@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from holdfast.errors import Detached, ProtocolError
+from holdfast.errors import Detached, HoldfastError, ProtocolError
 
 # Questions one session may have unanswered; beside them, verdicts of each of its receivers.
 QUESTIONS_MAX = 4_096
@@ -81,7 +81,7 @@ class Session:
         self.rights: Rights | None = None  # everyone may do everything
         self.on_denied: Callable[[str, str, str], None] = lambda user, action, destination: None
         self.receivers: dict[int, ReceiverPlace] = {}
-        self.gone_while_away: dict[int, str] = {}  # receivers that were detached while it had no link, and why
+        self.gone_while_away: dict[int, HoldfastError] = {}  # receivers that were detached while it had no link, and why
         self.producers: dict[str, bool] = {}  # whether it is open: before its opening is answered, it may be another user's
         self.client = ""  # made by the client once, the same for all its sessions: "not my own" events are those of others
         self.is_introduced = False  # destinations were told of it
@@ -104,15 +104,15 @@ class Session:
             raise ProtocolError(f"receivers are numbered from 1, at most {RECEIVERS_MAX} in a session", receiver=number)
         self.receivers[number] = place
 
-    def close_receiver(self, number: int, reason: str) -> None:
+    def close_receiver(self, number: int, reason: HoldfastError) -> None:
         """The receiver was detached. A session without a link hears why when it attaches the receiver again."""
         if self.receivers.pop(number, None) is not None and self.away_since_ms is not None:
             self.gone_while_away[number] = reason
 
     def check_reattached(self, number: int) -> None:
-        """Detached if the receiver that attaches was detached while the session had no link."""
-        if reason := self.gone_while_away.pop(number, ""):
-            raise Detached(reason, receiver=number)
+        """Raise why the receiver that attaches was detached, if that was while the session had no link."""
+        if (reason := self.gone_while_away.pop(number, None)) is not None:
+            raise reason
 
     def receiver(self, number: int) -> ReceiverPlace:
         place = self.receivers.get(number)

@@ -65,10 +65,9 @@ from holdfast.wire.message import (
     Send,
     SessionOpened,
     Settle,
-    SettledPart,
-    Slice,
     Welcome,
 )
+from holdfast.wire.message_part import SettledPart, Slice
 
 Buffer = bytes | memoryview
 

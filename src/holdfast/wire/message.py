@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.errors import HoldfastError, by_code
 from holdfast.event.extent import EVERYTHING, Bounds
+from holdfast.wire.message_part import SettledPart, Slice
 
 # Lengths of the texts of an error, in characters.
 SENTENCE_LENGTH_MAX = 16_000
@@ -46,6 +47,7 @@ class Welcome(Message, frozen=True):
     heartbeat_ms: int  # each side says something at least this often, and gives up after a silence of three heartbeats
     window: int  # batches a producer may have sent and not receipted
     now_ms: int = 0  # the server's time, ms since 1970; 0: it does not tell
+    incarnation: str = ""  # of its channel: sessions, positions and sequences of another one mean nothing here; "": not told
 
 
 class OpenSession(Message, frozen=True):
@@ -115,11 +117,9 @@ class Receipted(Message, frozen=True):
 class Attach(Message, frozen=True):
     """Open a receiver. `kind` is what the destination must be; it is created on first use where configuration allows.
 
-    For a topic, `subscription` names a subscription (durable unless said otherwise), or "" asks for a non-durable one of this
-    receiver. `match` says that the destination is a pattern over the names of topics. `held` are the ranges the client still
-    holds when it attaches again after a lost link: nobody else gets them. `ahead` are the positions that the program has not got
-    yet, in the order in which it will; None for a client that does not say how far its program is.
-    """
+    For a topic, `subscription` names a subscription (durable unless said otherwise), or "" asks for one of this receiver. `match`
+    says that the destination is a pattern over the names of topics. `held` are the ranges the client still holds when it attaches
+    again: nobody else gets them. `ahead` are the positions its program has not got yet, in order; None if it does not say."""
 
     KIND = 9
     token: int
@@ -137,6 +137,7 @@ class Attach(Message, frozen=True):
     is_owner: bool = False  # it reads by place, and its subscription is not deleted under it
     ahead: bytes | None = None
     take_over: bool = False  # of a durable subscription for one: detach its present receiver, if it is the same user's
+    limits: tuple[int, int, int] | None = None  # events, bytes, ms: past one of them the subscription is removed
 
 
 class Credit(Message, frozen=True):
@@ -147,34 +148,7 @@ class Credit(Message, frozen=True):
     events: int
     bytes: int
     handed: int = 0  # the position that the program got last; 0: none yet
-
-
-class Death(msgspec.Struct, array_like=True, frozen=True):
-    """Why an event is in the dead queue: where it was given up, and when (ms since 1970; 0: not known)."""
-
-    destination: str
-    subscription: str
-    code: str
-    reason: str
-    deliveries: int
-    at_ms: int
-
-
-class Slice(msgspec.Struct, array_like=True, frozen=True):
-    """Events of one batch. `length` bytes of the body are a batch with just these events.
-
-    `is_adjoining`: one range may span this slice and the one before (also of the frame before). This receiver has got every
-    position of this backlog that lies between them.
-    """
-
-    first: int  # position
-    events: int
-    deliveries: int  # how often it had been delivered before: 0 the first time
-    is_adjoining: bool
-    length: int
-    destination: str = ""  # where it was sent, when that is not where the receiver is attached
-    deaths: tuple[Death, ...] = ()  # in the dead queue: why these events are there, oldest first
-    accepted_us: int = 0  # when it was accepted, microseconds since 1970; 0: not known
+    withdrawn: int = 0  # so many events fewer; those on their way come nevertheless, and are taken off the next credit
 
 
 class Deliver(Message, frozen=True):
@@ -186,7 +160,7 @@ class Deliver(Message, frozen=True):
 
 class Settle(Message, frozen=True):
     """The verdict of a recipient on positions it holds: confirm, release (after delay_ms; counted unless the program never saw
-    them), reject (reason; code "unreadable" when their heads cannot be read).
+    them), reject (reason; code "unreadable" when their heads cannot be read, "failed" when a worker failed to its last try).
     """
 
     KIND = 12
@@ -198,7 +172,7 @@ class Settle(Message, frozen=True):
     delay_ms: int = 0
     is_counted: bool = True
     reason: str = ""
-    code: Literal["", "unreadable"] = ""
+    code: Literal["", "unreadable", "failed"] = ""
     number: int = 0  # counts the verdicts of this receiver from 1 on; a repetition on another link has the same number
     events: int = 0  # how many events it is about; 0: not said
     handed: int = 0  # as in Credit
@@ -335,15 +309,6 @@ class Part(Message, frozen=True):
     is_again: bool = False  # it was sent before, over a link that was lost; asked of the first part of a stage
 
 
-class SettledPart(msgspec.Struct, array_like=True, frozen=True):
-    """Positions that a transaction confirms, of one receiver."""
-
-    receiver: int
-    ranges: bytes
-    delivered_up_to: int = 0
-    handed: int = 0  # as in Credit
-
-
 class Commit(Message, frozen=True):
     """All parts of an assembly become visible and all listed positions are confirmed, or nothing is. Answered when applied."""
 
@@ -363,13 +328,15 @@ class Abandon(Message, frozen=True):
 
 
 class ReadFragment(Message, frozen=True):
-    """A fragment of the body of a large event that this receiver holds; the first has index 0. Answered with Fragment."""
+    """A fragment of the body of a large event that this receiver holds, or (receiver 0) that waits in this backlog."""
 
     KIND = 28
     token: int
     receiver: int
     position: int
-    index: int
+    index: int  # from 0 on; answered with Fragment
+    destination: str = ""  # or a pattern, as in Browse
+    subscription: str = ""
 
 
 class Fragment(Message, frozen=True):
@@ -381,8 +348,7 @@ class Fragment(Message, frozen=True):
 
 class Publish(Message, frozen=True):
     """All parts of these stages become visible, in this order and once, or nothing does. A number that is not above the last one
-    of its scope is a repetition. Answered when applied with {"is_new": bool, "events": how many became visible}.
-    """
+    of its scope is a repetition. Answered when applied with {"is_new", "events": how many became visible}."""
 
     KIND = 31
     token: int

@@ -1,28 +1,35 @@
 """An attempt: one event, handed to its handler once, and the verdict that follows.
 
     returns                     confirmed; a value that is not None is the reply, where one is wanted
-    raises an exception         released with back-off; after the last try rejected, with the traceback's last lines
+    raises an exception         released with back-off; after the last try rejected as failed, with the traceback's last lines
+    ends its process            redelivered; after the last try rejected as failed, before the handler is called
     raises Retry(after)         released for so long, whatever the back-off says
     raises Reject(reason)       rejected at once
+    raises SystemExit           as an exception: a worker ends when it is told to, never because a handler calls sys.exit
     data does not fit           rejected at once: another try would find the same
-    takes too long              as an exception; a plain function cannot be stopped: its event waits until it has returned
+    takes too long              as an exception; a plain function cannot be stopped: its event is kept until it returns
+    commit is refused           as an exception
 
 Where OpenTelemetry is used, a handler runs within a span of the trace of who sent the event (`client.tracing`).
 
 A verdict that the handler gave itself counts. In a transaction, sends, reply and confirm are one: the confirm is added last, and
-a handler that fails leaves nothing behind.
+a handler that fails leaves nothing behind. The worker keeps the event of a transaction that was rolled back, and decides on it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+import signal
+import threading
+from collections.abc import Callable
 from typing import Any
 
+from holdfast.client.checks import milliseconds
 from holdfast.client.client import Client
-from holdfast.client.receiving.received_event import ReceivedEvent, milliseconds
+from holdfast.client.receiving.received_event import ReceivedEvent
 from holdfast.client.tracing import processing
 from holdfast.client.transaction import Transaction
 from holdfast.errors import HoldfastError, NoSuchDestination, OutcomeUnknown
@@ -32,7 +39,7 @@ from holdfast.worker.handler import Handler
 log = logging.getLogger("holdfast.worker")
 
 # (function, arguments) -> its result, from a thread.
-InThread = Callable[[Callable[..., Any], list[Any]], Awaitable[Any]]
+InThread = Callable[[Callable[..., Any], list[Any]], asyncio.Future[Any]]
 
 
 class Retry(Exception):
@@ -58,14 +65,14 @@ class Ended(Exception):
 
 
 class Fell(Exception):
-    """A handler ended with something that is no Exception, such as a CancelledError of its own."""
+    """A handler ended with something that is no Exception, such as SystemExit, or a CancelledError of its own."""
 
 
 async def attempt(handler: Handler, event: ReceivedEvent, client: Client, in_thread: InThread) -> None:
     """Hand one event to its handler, outside of a transaction."""
     try:
         with processing(event, handler.destination):
-            value = await _called(handler, handler.signature.bind(event, client, None), in_thread)
+            value = await _called(handler, event, handler.signature.bind(event, client, None), in_thread)
             if value is not None and event.reply_to and not event.is_decided:
                 await _reply(handler, event, value)
     except Exception as problem:
@@ -79,20 +86,21 @@ async def attempt_in_transaction(
     handler: Handler, event: ReceivedEvent, client: Client, in_thread: InThread, transaction: Transaction
 ) -> None:
     """Hand one event to its handler; everything it sends with the transaction, and the confirm, happen together or not at all."""
+    transaction.keep_events()
     try:
         with processing(event, handler.destination):
-            value = await _called(handler, handler.signature.bind(event, client, transaction), in_thread)
-            if value is not None and event.reply_to:
-                correlation_id = event.correlation_id or event.id
-                await transaction.queue(event.reply_to).send(value, correlation_id=correlation_id)
+            value = await _called(handler, event, handler.signature.bind(event, client, transaction), in_thread)
+            if value is not None and event.reply_to and transaction.is_open:
+                await _reply_in_transaction(handler, event, value, client, transaction)
     except BaseException as problem:
         await _roll_back(handler, transaction)
         if not isinstance(problem, Exception):
             raise
-        is_given_back = event.is_decided  # with the transaction, at once: only this slot can wait
         fail(handler, event, problem)
-        if is_given_back:
-            await _pause(handler, event)
+        return
+    if not transaction.is_open:  # the handler has ended it, although that is for the worker to do
+        if not event.is_decided:
+            fail(handler, event, Ended(f"{handler.title} ended its transaction, which the worker commits"))
         return
     try:
         if not event.is_decided:  # by the handler: there is nothing left to confirm
@@ -101,46 +109,46 @@ async def attempt_in_transaction(
     except OutcomeUnknown as problem:
         log.warning("%s: whether the transaction happened is not known; its event comes again if not: %s", handler.title, problem)
     except HoldfastError as problem:
-        if event.is_decided:
-            log.warning("%s: the transaction was rolled back, and its event comes again: %s", handler.title, problem)
-            await _pause(handler, event)
-        else:
-            fail(handler, event, Ended(f"{handler.title} ended its transaction, which the worker commits: {problem}"))
-
-
-async def _pause(handler: Handler, event: ReceivedEvent) -> None:
-    """Wait as the back-off says, where the event could not be given back with a pause."""
-    pause_s = handler.retry.pause_s(event.deliveries)
-    await asyncio.sleep(handler.retry.longest_s if pause_s is None else pause_s)
+        fail(handler, event, problem)
 
 
 async def _roll_back(handler: Handler, transaction: Transaction) -> None:
     try:
-        await transaction.rollback()
+        if transaction.is_open:
+            await transaction.rollback()
     except HoldfastError as problem:
         log.warning(
             "%s: the transaction could not be rolled back yet; it is given up with its session: %s", handler.title, problem
         )
 
 
-async def _called(handler: Handler, arguments: list[Any], in_thread: InThread) -> Any:
+async def _called(handler: Handler, event: ReceivedEvent, arguments: list[Any], in_thread: InThread) -> Any:
     """Call the handler. Whatever it raises is its own failure; only an end of the worker, or of the program, goes further."""
     try:
-        return await _result(handler, arguments, in_thread)
-    except (Exception, KeyboardInterrupt, SystemExit, GeneratorExit):
+        return await _result(handler, event, arguments, in_thread)
+    except (Exception, GeneratorExit):
         raise
     except BaseException as problem:
         task = asyncio.current_task()
         if isinstance(problem, asyncio.CancelledError) and task is not None and task.cancelling():
             raise
+        if isinstance(problem, KeyboardInterrupt) and handler.is_async and _interrupts():
+            raise
         raise Fell(f"{handler.title} ended with {problem!r}") from problem
 
 
-async def _result(handler: Handler, arguments: list[Any], in_thread: InThread) -> Any:
+def _interrupts() -> bool:
+    """Whether Ctrl-C raises KeyboardInterrupt in code of this loop. Elsewhere the signal is heard, and only code raises it."""
+    hears = signal.getsignal(signal.SIGINT)
+    is_asyncio = isinstance(hears, functools.partial)  # asyncio.Runner: the second Ctrl-C
+    return threading.current_thread() is threading.main_thread() and (is_asyncio or hears is signal.default_int_handler)
+
+
+async def _result(handler: Handler, event: ReceivedEvent, arguments: list[Any], in_thread: InThread) -> Any:
     if handler.is_async:
         work = handler.function(*arguments)
     else:
-        work = await _called_in_thread(handler, arguments, in_thread)
+        work = await _called_in_thread(handler, event, arguments, in_thread)
         if not inspect.isawaitable(work):  # a plain function around an `async def` leaves the work to be done
             return work
     try:
@@ -152,17 +160,16 @@ async def _result(handler: Handler, arguments: list[Any], in_thread: InThread) -
         raise
 
 
-async def _called_in_thread(handler: Handler, arguments: list[Any], in_thread: InThread) -> Any:
+async def _called_in_thread(handler: Handler, event: ReceivedEvent, arguments: list[Any], in_thread: InThread) -> Any:
     """Wait for a plain function to return, however long that takes: while it runs, nobody else may have its event."""
-    running = asyncio.ensure_future(in_thread(handler.function, arguments))
+    running = in_thread(handler.function, arguments)
     done, _ = await asyncio.wait({running}, timeout=handler.timeout_s)
     if not done:
-        log.warning("%s runs for more than %g s; its event is kept until it returns", handler.title, handler.timeout_s)
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
+        log.warning(
+            "%s runs for more than %g s on event %s, which is kept until it returns", handler.title, handler.timeout_s, event.id
+        )
         await asyncio.wait({running})
-        raise
+    return running.result()
 
 
 async def _reply(handler: Handler, event: ReceivedEvent, value: Any) -> None:
@@ -170,6 +177,35 @@ async def _reply(handler: Handler, event: ReceivedEvent, value: Any) -> None:
         await event.reply(value)
     except NoSuchDestination:
         log.info("%s: nobody waits for the reply to event %s any more", handler.title, event.id)
+
+
+async def _reply_in_transaction(
+    handler: Handler, event: ReceivedEvent, value: Any, client: Client, transaction: Transaction
+) -> None:
+    """Send the reply with the transaction. Where nobody waits for it the commit was refused: then the next try leaves it out."""
+    assert event.reply_to
+    if event.redelivered:
+        try:
+            await client.describe(event.reply_to)
+        except NoSuchDestination:
+            log.info("%s: nobody waits for the reply to event %s any more", handler.title, event.id)
+            return
+        except HoldfastError:
+            pass  # nobody can tell; the commit will
+    await transaction.queue(event.reply_to).send(value, correlation_id=event.correlation_id or event.id)
+
+
+def give_up_if_used_up(handler: Handler, event: ReceivedEvent) -> bool:
+    """Reject an event all of whose tries were begun, and the last ended with its process; whether it was so."""
+    if not handler.retry.is_used_up(event.deliveries):
+        return False
+    reason = (
+        f"delivered {event.deliveries} times, and not tried again (retries={handler.retry.retries} of {handler.title}); the last "
+        "time it got no verdict: its process ended, or its handler was cancelled"
+    )
+    log.error("%s does not take event %s; it goes to the dead events: %s", handler.title, event.id, reason)
+    event.reject(reason, code="failed")
+    return True
 
 
 def fail(handler: Handler, event: ReceivedEvent, problem: Exception) -> None:
@@ -188,7 +224,7 @@ def fail(handler: Handler, event: ReceivedEvent, problem: Exception) -> None:
         log.error(
             "%s failed on event %s for the last time; it goes to the dead events", handler.title, event.id, exc_info=problem
         )
-        event.reject(problem)
+        event.reject(problem, code="failed")
         return
     log.warning(
         "%s failed on event %s, delivery %d; it is tried again in %g s: %r",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.errors import BadSetting
-from holdfast.worker.arguments import Signature
+from holdfast.worker.arguments import Signature, name_of
 from holdfast.worker.retry import RetryPolicy
 
 CONCURRENCY_MAX = 10_000
@@ -47,7 +47,7 @@ class Handler:
 
     @property
     def name(self) -> str:
-        return getattr(self.function, "__qualname__", repr(self.function))
+        return name_of(self.function)
 
     @property
     def is_async(self) -> bool:

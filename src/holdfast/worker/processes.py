@@ -3,13 +3,14 @@
     holdfast work orders:worker --processes 4        this process ─▶ 4 × holdfast work orders:worker
 
 A process that died is started again after a pause, which doubles while it goes on dying. SIGTERM and Ctrl-C end all of them in
-good order; a second one ends them at once. With `reload`, all are started again when a Python file below this folder changes. A
-child whose parent was killed ends itself.
+good order; a second one ends them at once. With `reload`, all are started again when a Python file below this folder changes; a
+process that refused to run, as after a syntax error, waits for that. A child whose parent was killed ends itself.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import subprocess
@@ -19,6 +20,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
+from holdfast.client.program import INTERRUPTED
+from holdfast.worker.signals import LEFT
+
 log = logging.getLogger("holdfast.worker")
 
 LOOK_S = 0.2
@@ -26,6 +30,8 @@ PAUSE_FIRST_S = 1.0
 PAUSE_LONGEST_S = 30.0
 # A process that has lived so long was well: the next one is started at once.
 WELL_AFTER_S = 60.0
+# The exit code of a process that cannot run as it is.
+REFUSED = 1
 PARENT_VARIABLE = "HOLDFAST_WORK_PARENT"
 # Folders in which nobody writes programs.
 PASSED_OVER = {"__pycache__", "node_modules", "site-packages", "venv"}
@@ -34,9 +40,10 @@ PASSED_OVER = {"__pycache__", "node_modules", "site-packages", "venv"}
 class Child:
     """One process of the worker, in its lives."""
 
-    def __init__(self, command: Sequence[str], number: int) -> None:
+    def __init__(self, command: Sequence[str], number: int, *, waits_for_change: bool) -> None:
         self._command = command
         self._number = number
+        self._waits_for_change = waits_for_change
         self._pause_s = PAUSE_FIRST_S
         self._begun = 0.0
         self._not_before = 0.0
@@ -57,9 +64,14 @@ class Child:
         code = self.process.poll()
         if code is None:
             return
+        self.process = None
+        if code == REFUSED and self._waits_for_change:
+            log.error("worker process %d could not run; it is started again when a file changes", self._number)
+            self._not_before = math.inf
+            return
         self._pause_s = PAUSE_FIRST_S if now - self._begun > WELL_AFTER_S else min(2 * self._pause_s, PAUSE_LONGEST_S)
         log.error("worker process %d ended with %d; it is started again in %g s", self._number, code, self._pause_s)
-        self.process, self._not_before = None, now + self._pause_s
+        self._not_before = now + self._pause_s
 
     def tell(self, number: signal.Signals) -> None:
         if self.process is not None and self.process.poll() is None:
@@ -69,16 +81,22 @@ class Child:
     def is_running(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
+    @property
+    def code(self) -> int | None:
+        """The exit code of its last life."""
+        return self.process.poll() if self.process is not None else None
+
 
 class Processes:
     def __init__(self, command: Sequence[str], count: int, reload_below: Path | None = None) -> None:
-        self._children = [Child(command, number) for number in range(1, count + 1)]
+        waits = reload_below is not None
+        self._children = [Child(command, number, waits_for_change=waits) for number in range(1, count + 1)]
         self._reload_below = reload_below
         self._told = 0
         self._stamps: dict[Path, float] = {}
 
-    def run(self) -> None:
-        """Keep all of them running until SIGTERM or SIGINT; return when all have ended."""
+    def run(self) -> int:
+        """Keep all of them running until SIGTERM or SIGINT; return the exit code when all have ended."""
         before = {number: signal.signal(number, self._tell) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             self._stamps = dict(self._files())
@@ -86,16 +104,22 @@ class Processes:
                 child.start()
             while not self._told:
                 time.sleep(LOOK_S)
-                if self._has_changed():
-                    self._restart()
-                for child in self._children:
-                    child.look()
+                self._look()
             self._end()
+            return self._exit_code()
         finally:
             for child in self._children:
                 child.tell(signal.SIGKILL)
             for number, action in before.items():
                 signal.signal(number, action)
+
+    def _look(self) -> None:
+        if self._told:  # and so were the children, if the whole group was: those that ended are not started again
+            return
+        if self._has_changed():
+            self._restart()
+        for child in self._children:
+            child.look()
 
     def _tell(self, number: int, frame: FrameType | None) -> None:
         self._told += 1
@@ -106,6 +130,11 @@ class Processes:
             child.tell(signal.SIGTERM)
         while any(child.is_running for child in self._children) and self._told < 2:
             time.sleep(LOOK_S / 4)
+
+    def _exit_code(self) -> int:
+        if any(child.is_running for child in self._children):  # they are killed
+            return INTERRUPTED
+        return LEFT if any(child.code == LEFT for child in self._children) else 0
 
     def _restart(self) -> None:
         log.info("a file has changed: the worker is started again")

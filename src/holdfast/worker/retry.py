@@ -4,6 +4,8 @@
     then       1 s     2 s     4 s     8 s             rejected: it goes to the dead events with the reason
 
 The pause doubles from the first to the longest. Without a limit an event is tried for ever.
+
+A try that ended with its process has raised nothing, and counts all the same: an event that kills its process is given up, too.
 """
 
 from __future__ import annotations
@@ -37,6 +39,10 @@ class RetryPolicy(NamedTuple):
                 f"backoff={backoff!r} is not a first and a longest pause in seconds; give two, as in (1, 60)", setting="backoff"
             )
         return cls(retries, first_s, longest_s)
+
+    def is_used_up(self, deliveries: int) -> bool:
+        """Whether all tries of an event that was delivered so often were begun: the last one ended with its process."""
+        return self.retries is not None and deliveries > self.retries
 
     def pause_s(self, deliveries: int) -> float | None:
         """Return how long an event waits that failed after so many deliveries before; None: it was the last try."""

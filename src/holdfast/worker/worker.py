@@ -14,29 +14,29 @@
 `FastAPI(lifespan=worker.lifespan)`. In a program of one's own: `async with worker: …`.
 
 `async def` handlers run in the loop, plain functions in threads. `attempt` tells what becomes of an event, `service` how a worker
-ends.
+ends, `signals` who tells it to.
 """
 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
-import contextvars
 import inspect
 import logging
 import os
-import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from holdfast.client.client import Client
 from holdfast.client.program import run as run_program
-from holdfast.errors import BadSetting, Closed
+from holdfast.client.url import URL_VARIABLE
+from holdfast.errors import BadSetting, Closed, TimedOut, Unreachable
 from holdfast.worker.handler import Handler
 from holdfast.worker.retry import RetryPolicy
-from holdfast.worker.service import Service
+from holdfast.worker.service import CANCELLED_S, PAUSE_FIRST_S, PAUSE_LONGEST_S, InHand, Service
+from holdfast.worker.signals import Backstop, Signals
+from holdfast.worker.threads import Threads
 
 log = logging.getLogger("holdfast.worker")
 
@@ -46,26 +46,34 @@ Hook = Callable[..., Any]
 RETRIES = 10
 BACKOFF_S = (1.0, 60.0)
 GRACE_S = 30.0
-URL_VARIABLE = "HOLDFAST_URL"
+# How long the rest of the end may take: the hooks, the last verdicts, the close of the client.
+END_S = 30.0
 
 
 class Worker:
     """Handlers, and the client they work with."""
 
-    def __init__(self, url: str | None = None, *, name: str = "", grace: float = GRACE_S) -> None:
+    def __init__(self, url: str | None = None, *, name: str = "", grace: float = GRACE_S, wait: bool = True) -> None:
         """`url`: where the events are; without it, HOLDFAST_URL says so when the worker starts. `grace`: seconds that handlers
-        have to finish when the worker is told to stop."""
+        have to finish when the worker is told to stop. `wait`: `run` and `serve` wait for a server that does not answer yet;
+        otherwise, and in `async with worker`, that is Unreachable."""
         if not isinstance(grace, int | float) or not grace >= 0:
             raise BadSetting(f"grace={grace!r} is not a number of seconds", setting="grace")
         self.url = url
         self.name = name
         self.grace = float(grace)
+        self.wait = wait
         self.handlers: list[Handler] = []
         self.on_start_hooks: list[Hook] = []
         self.on_stop_hooks: list[Hook] = []
+        # Handlers that were still at work after the grace, when the worker was stopped last.
+        self.left: list[InHand] = []
         self._client: Client | None = None
+        self._is_starting = False
         self._services: list[Service] = []
-        self._threads: concurrent.futures.ThreadPoolExecutor | None = None
+        self._threads = Threads()
+        self._ending = asyncio.Lock()
+        self._leaving: dict[asyncio.Task[None], Client] = {}  # clients that stay open for handlers that were left
 
     # --- declaring ---------------------------------------------------------------------------------------------------
 
@@ -157,14 +165,33 @@ class Worker:
         return self._client
 
     def run(self) -> None:
-        """Work until SIGTERM or Ctrl-C, then finish what is in hand within the grace, and return."""
-        run_program(self.serve())
+        """Work until SIGTERM or Ctrl-C, then finish what is in hand within the grace, and return. `left` says what was not.
+
+        Where a handler or a hook keeps it from returning for half a minute more, it ends the process, with exit code 6.
+        """
+        backstop = Backstop(self.grace + CANCELLED_S + END_S, self._at_work)
+        try:
+            run_program(self._serve(backstop.arm))
+        finally:
+            backstop.cancel()
 
     async def serve(self) -> None:
-        """As `run`, in a loop that is running."""
+        """As `run`, in a loop that is running, which it does not end."""
+        await self._serve(None)
+
+    def _at_work(self) -> str:
+        works = [f"{each.handler} is at work on event {each.event_id}" for service in self._services for each in service.in_hand]
+        return ", ".join(works) or "a hook or a thread still runs"
+
+    async def _serve(self, arm: Callable[[], None] | None) -> None:
         stop = asyncio.Event()
-        with _told_by_signals(stop):
-            told, starting = asyncio.create_task(stop.wait()), asyncio.create_task(self.start())
+
+        def tell() -> None:
+            log.info("told to stop: finishing what is in hand")
+            stop.set()
+
+        with Signals(tell, arm):
+            told, starting = asyncio.create_task(stop.wait()), asyncio.create_task(self._start(is_patient=self.wait))
             try:
                 await asyncio.wait({told, starting}, return_when=asyncio.FIRST_COMPLETED)
                 if not starting.done():
@@ -172,14 +199,19 @@ class Worker:
                 await starting
                 log.info("works on %s", ", ".join(f"{each.kind} {each.destination!r}" for each in self.handlers))
                 ended = [asyncio.create_task(service.ended()) for service in self._services]
-                await asyncio.wait({told, *ended}, return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait({told, *ended}, return_when=asyncio.FIRST_COMPLETED)
                 for task in ended:
                     task.cancel()
+                for each in done - {told}:
+                    if not each.cancelled():  # then somebody stops it
+                        each.result()
             finally:
                 told.cancel()
                 starting.cancel()
                 await asyncio.wait({starting})
                 await self.stop()
+                if arm is not None:
+                    await self._close_folders()
 
     @asynccontextmanager
     async def lifespan(self, app: Any = None) -> AsyncIterator[None]:
@@ -188,9 +220,12 @@ class Worker:
             yield
 
     async def start(self) -> None:
-        """Open the client, call the hooks, and begin to take events."""
-        if self._client is not None:
-            raise Closed("the worker runs already")
+        """Open the client, call the hooks, and begin to take events. Unreachable when no server answers."""
+        await self._start(is_patient=False)
+
+    async def _start(self, *, is_patient: bool) -> None:
+        if self._client is not None or self._is_starting:
+            raise Closed("the worker runs already; stop it first, or make another Worker")
         if not self.handlers:
             raise BadSetting(
                 "the worker has no handlers; declare some with @worker.queue(…) or @worker.topic(…)", setting="worker"
@@ -198,15 +233,16 @@ class Worker:
         url = self.url or os.environ.get(URL_VARIABLE)
         if not url:
             raise BadSetting(f"the worker has no URL; give it one, or set {URL_VARIABLE}", setting="url")
-        client = Client(url, name=self.name)
-        await client.open()
-        self._client = client
+        self._is_starting = True
         try:
-            plain = sum(each.concurrency for each in self.handlers if not each.is_async)
-            self._threads = concurrent.futures.ThreadPoolExecutor(max(1, plain), thread_name_prefix="holdfast-worker")
+            self._client = client = await self._open(url, is_patient)
+        finally:
+            self._is_starting = False
+        self._services, self._threads, self._ending, self.left = [], Threads(), asyncio.Lock(), []
+        try:
             await self._call(self.on_start_hooks)
             for handler in self.handlers:
-                service = Service(handler, client, self._in_thread)
+                service = Service(handler, client, self._threads)
                 self._services.append(service)
                 await service.start()
         except BaseException:
@@ -216,20 +252,56 @@ class Worker:
                 log.exception("the worker could not be started, nor stopped in good order")
             raise
 
+    async def _open(self, url: str, is_patient: bool) -> Client:
+        """Open the client. A patient worker tries until a server answers, with the pauses of a lost receiver."""
+        pause_s = PAUSE_FIRST_S
+        while True:
+            try:
+                return await Client(url, name=self.name).open()
+            except (Unreachable, TimedOut) as problem:
+                if not is_patient:
+                    raise
+                log.warning("the worker waits for its server, and tries again in %g s: %s", pause_s, problem)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_LONGEST_S)
+
     async def stop(self) -> None:
-        """Finish what is in hand within the grace, give back the rest, call the hooks, and close the client."""
-        client, self_services = self._client, self._services
-        if client is None:
-            return
-        self._services = []
+        """Finish what is in hand within the grace, give back the rest, call the hooks, and close the client.
+
+        A plain function that is still at work then is left: `left` names it, and the client stays open until it returns. Nobody
+        else has its event meanwhile. Stopping what does not run does nothing.
+        """
+        async with self._ending:  # a second call waits for the first
+            if self._client is not None:
+                await self._stop(self._client)
+
+    async def _stop(self, client: Client) -> None:
+        services = self._services
         try:
-            await asyncio.gather(*(service.stop(self.grace) for service in self_services))
+            await asyncio.gather(*(service.stop(self.grace) for service in services))
+            self.left = [each for service in services for each in service.in_hand]
             await self._call(self.on_stop_hooks)
         finally:
-            if self._threads is not None:
-                self._threads.shutdown(wait=False)
-            await client.close()
-            self._client = None
+            self._threads.close()
+            try:
+                if any(service.in_hand for service in services):
+                    self._leave(services, client)
+                else:
+                    await client.close()
+            finally:
+                self._client = None
+
+    def _leave(self, services: list[Service], client: Client) -> None:
+        leaving = asyncio.create_task(_see_out(services, client), name="handlers that were left")
+        self._leaving[leaving] = client
+        leaving.add_done_callback(self._leaving.pop)
+
+    async def _close_folders(self) -> None:
+        """Close journals in good order before their loop ends: nobody has their events until another loop opens them."""
+        for leaving, client in list(self._leaving.items()):
+            if client.url.startswith("file:"):
+                leaving.cancel()
+                await client.close()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -245,49 +317,8 @@ class Worker:
             if inspect.isawaitable(done):
                 await done
 
-    def _in_thread(self, function: Callable[..., Any], arguments: list[Any]) -> Awaitable[Any]:
-        assert self._threads is not None, "handlers run between start and stop"
-        context = contextvars.copy_context()  # of the handler: its span, for one
-        return asyncio.get_running_loop().run_in_executor(self._threads, context.run, _call, function, arguments)
 
-
-def _call(function: Callable[..., Any], arguments: list[Any]) -> Any:
-    try:
-        return function(*arguments)
-    except StopIteration as problem:  # no future takes it, and nobody would hear that the function has ended
-        raise RuntimeError("the handler raised StopIteration") from problem
-
-
-class _told_by_signals:  # noqa: N801 (used as a function is)
-    """SIGTERM and SIGINT tell a worker to stop; as they were afterwards. The same once more ends the program at once. (Ctrl-C
-    reaches all processes of a terminal, and their parent then sends SIGTERM: these two are one.)"""
-
-    def __init__(self, stop: asyncio.Event) -> None:
-        self._stop = stop
-        self._loop = asyncio.get_running_loop()
-        self._heard: list[signal.Signals] = []
-        self._told: set[signal.Signals] = set()
-
-    def __enter__(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            with suppress(NotImplementedError, RuntimeError, ValueError):  # not the main thread, or no signals here
-                self._loop.add_signal_handler(number, self._tell, number)
-                self._heard.append(number)
-
-    def _tell(self, number: signal.Signals) -> None:
-        if number in self._told:
-            self._forget()
-            os.kill(os.getpid(), number)
-            return
-        if not self._told:
-            log.info("told to stop: finishing what is in hand")
-        self._told.add(number)
-        self._stop.set()
-
-    def __exit__(self, *exc: object) -> None:
-        self._forget()
-
-    def _forget(self) -> None:
-        for number in self._heard:
-            self._loop.remove_signal_handler(number)
-        self._heard.clear()
+async def _see_out(services: list[Service], client: Client) -> None:
+    """Close the client when the handlers that were left have returned. A loop that ends before lets go of all at once."""
+    await asyncio.gather(*(service.see_out() for service in services))
+    await client.close()

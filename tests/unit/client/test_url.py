@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import holdfast
+import holdfast.blocking
 from holdfast.client.url import (
     PASSWORD_VARIABLE,
+    URL_VARIABLE,
     Credentials,
     FileUrl,
     MemoryUrl,
@@ -151,3 +154,20 @@ def test_a_tilde_in_a_url_is_the_home_of_whoever_runs_the_program(monkeypatch: p
     trusted = parse("holdfasts://one?ca=~/ca.pem&certificate=~/me.pem&key=~/me.key")
     assert isinstance(trusted, ServerUrl)
     assert (trusted.ca, trusted.certificate, trusted.key) == ("/home/ada/ca.pem", "/home/ada/me.pem", "/home/ada/me.key")
+
+
+@pytest.mark.parametrize("connect", [holdfast.connect, holdfast.blocking.connect])
+def test_the_environment_has_the_url_of_a_client_that_is_given_none(connect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(URL_VARIABLE, "memory:of the environment")
+
+    assert holdfast.connect().url == "memory:of the environment"
+    assert holdfast.connect("memory:given").url == "memory:given"
+    connect()
+
+
+@pytest.mark.parametrize("connect", [holdfast.connect, holdfast.blocking.connect])
+def test_a_client_without_any_url_is_refused_in_words(connect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(URL_VARIABLE, raising=False)
+
+    with pytest.raises(BadUrl, match="no URL was given, and HOLDFAST_URL is not set"):
+        connect()

@@ -279,6 +279,7 @@ def test_administration_is_told_what_there_is(manager: Manager) -> None:
         {
             "name": "audit", "waiting": 2, "receivers": 1, "accepted": 2, "confirmed": 0, "dead": 0, "expired": 0,
             "is_durable": True, "is_shared": False, "no_local": False, "selector": None, "pattern": None,
+            "remove_after_events": 0, "remove_after_bytes": 0, "remove_after": 0.0,
         }
     ]  # fmt: skip
     assert [each["name"] for each in manager.directory.list()] == ["_ADMIN", "_DMQ", "_LOG", "alerts", "orders"]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import Damaged, UnknownVersion
-from holdfast.event.identifier import take_apart
-from holdfast.node.identity import Identity
+from holdfast.event.identifier import take_apart, to_text
+from holdfast.node.identity import Identity, restored_again, restored_in
 
 
 def test_identifiers_go_on_upwards_after_a_restart(tmp_path: Path) -> None:
@@ -105,3 +105,44 @@ def test_an_identity_of_a_newer_release_is_refused_as_such(tmp_path: Path) -> No
 
     with pytest.raises(UnknownVersion, match="upgrade"):
         Identity.open(tmp_path / "identity", site=0)
+
+
+def test_an_identity_that_was_never_restored_stays_in_the_format_of_the_first_release_e8(tmp_path: Path) -> None:
+    made = Identity.open(tmp_path / "identity", site=3)
+    made.close()
+
+    assert {int.from_bytes((tmp_path / "identity").read_bytes()[512 + 8 : 512 + 12], "little")} == {1}
+    assert restored_in(tmp_path / "identity").times == 0
+    assert made.may_have_given("anything")
+
+
+def test_a_restored_identity_is_another_node_of_another_incarnation_each_time_e8(tmp_path: Path) -> None:
+    path = tmp_path / "identity"
+    lost = Identity.open(path, site=3)
+    session = to_text(lost.take_start())
+    lost.close()
+
+    first = restored_again(path)
+    opened = Identity.open(path, site=3)
+    second_start = to_text(opened.take_start())
+    opened.close()
+    again = restored_again(path)
+
+    assert (first.times, again.times) == (1, 2)
+    assert first.tag != again.tag
+    assert opened.restored == first
+    assert opened.node != lost.node
+    assert not opened.may_have_given(f"{session}/user")
+    assert opened.may_have_given(second_start)
+    assert first.incarnation("7c1e") == f"7c1e+1-{first.tag.hex()}"
+
+
+def test_the_first_release_refuses_a_restored_identity_as_of_a_newer_format_and_not_as_damaged_e8(tmp_path: Path) -> None:
+    """It compared the checksum of the first 34 bytes, then the version."""
+    import crc32c
+
+    restored_again(tmp_path / "identity")
+
+    slot = (tmp_path / "identity").read_bytes()[512:]
+    assert crc32c.crc32c(slot[:34]).to_bytes(4, "little") == slot[34:38]
+    assert int.from_bytes(slot[8:12], "little") == 2

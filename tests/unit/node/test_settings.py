@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from holdfast.channel.journal.settings import JournalSettings
 from holdfast.errors import BadSetting
 from holdfast.node.settings import NodeSettings, parse_address, parse_size
 
@@ -61,3 +64,14 @@ def test_after_a_start_sessions_may_come_back_for_as_long_as_after_a_lost_link_u
     assert NodeSettings(session_grace_ms=700, start_grace_ms=0).former_grace_ms == 0
     with pytest.raises(BadSetting, match="start_grace_ms"):
         NodeSettings(start_grace_ms=-1)
+
+
+def test_a_limit_that_the_journal_could_never_hold_is_refused_with_the_size_that_it_needs() -> None:
+    small = JournalSettings(size_bytes=256 << 20)
+
+    with pytest.raises(BadSetting, match="--journal-size") as refused:
+        NodeSettings(journal=small, large_bytes_max=400 << 20).check_large()
+    needed = int(re.findall(r"--journal-size (\d+)M", refused.value.sentence)[0]) << 20
+
+    NodeSettings(journal=JournalSettings(size_bytes=needed), large_bytes_max=400 << 20).check_large()
+    assert NodeSettings(journal=small).journal_size_for(300 << 20) == 600 << 20

@@ -20,11 +20,11 @@ def test_a_batch_is_divided_where_its_end_says_whoever_asks() -> None:
     start = {"a": Mark("x:1", 100, (50,)), "b": Mark("x:2", 7)}
     end = {"a": Mark("x:1", 400, (200, 300)), "b": Mark("x:2", 7), "new": Mark("x:3", 9)}
 
-    assert ranges(start, end) == [Range("a", 100, 200), Range("a", 200, 300), Range("a", 300, 400)]
+    assert ranges(start, end) == [Range("a", 100, 200, "x"), Range("a", 200, 300, "x"), Range("a", 300, 400, "x")]
 
 
 def test_a_mark_of_another_subscription_says_nothing_of_where_to_begin() -> None:
-    assert ranges({"a": Mark("x:1", 100)}, {"a": Mark("x:9", 40)}) == [Range("a", 0, 40)]
+    assert ranges({"a": Mark("x:1", 100)}, {"a": Mark("x:9", 40)}) == [Range("a", 0, 40, "x")]
 
 
 def test_offsets_have_one_text_however_they_came_about() -> None:

@@ -46,3 +46,10 @@ def test_a_number_of_retries_that_is_none_is_refused(retries: object) -> None:
 def test_a_back_off_that_is_none_is_refused(backoff: object) -> None:
     with pytest.raises(BadSetting, match=r"as in \(1, 60\)"):
         RetryPolicy.of(1, backoff)  # type: ignore[arg-type]
+
+
+def test_tries_are_used_up_when_all_of_them_were_begun() -> None:
+    once_more, for_ever = RetryPolicy.of(1, (1, 60)), RetryPolicy.of(None, (1, 60))
+
+    assert [once_more.is_used_up(deliveries) for deliveries in range(4)] == [False, False, True, True]
+    assert not for_ever.is_used_up(10**6)

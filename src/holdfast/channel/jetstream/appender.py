@@ -132,7 +132,9 @@ class Appender:
         except FOREIGN as problem:
             self._answer(token, translate(problem, _DOING))
         except Exception as problem:  # a fault of ours: it costs this command, not those behind it
-            self._answer(token, OutcomeUnknown(f"{_DOING}: {problem!r}; it may have happened, repeat it with the same id"))
+            self._answer(
+                token, OutcomeUnknown(f"{_DOING}: {problem!r}; it may have happened, repeat it with the same source and id")
+            )
 
     async def _on_answer(self, message: Msg) -> None:
         self._silences = 0

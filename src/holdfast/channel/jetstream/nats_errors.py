@@ -80,7 +80,9 @@ def refused(err_code: int, description: str, doing: str, code: int = 0) -> Holdf
 
 def not_answered(doing: str) -> LinkLost:
     """Return the error for a command that was sent and never acknowledged."""
-    return LinkLost(f"{doing}: sent, but the cluster did not acknowledge it; it may have happened: repeat it with the same id")
+    return LinkLost(
+        f"{doing}: sent, but the cluster did not acknowledge it; it may have happened: repeat it with the same source and id"
+    )
 
 
 def missing(stream: str, entry: int) -> Damaged:

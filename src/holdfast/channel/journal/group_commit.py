@@ -276,5 +276,5 @@ def tell_future(answer: asyncio.Future[Receipt], outcome: Receipt | HoldfastErro
 def _unknown(problem: Exception) -> OutcomeUnknown:
     return OutcomeUnknown(
         f"the journal stopped while this was written ({problem!r}); it may be there when the journal is opened again; repeat it "
-        "then with the same id"
+        "then with the same source and id"
     )

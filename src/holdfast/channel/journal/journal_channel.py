@@ -24,6 +24,7 @@ from holdfast.channel.journal.journal import Journal
 from holdfast.channel.journal.settings import JournalSettings
 from holdfast.channel.journal.tail_cache import Follower, TailCache
 from holdfast.errors import Closed, HoldfastError, TooLarge
+from holdfast.event.incarnation import NEVER_RESTORED, Restored
 
 # Entries handed to a reader at a time.
 RUN_COUNT_MAX = 1024
@@ -34,7 +35,14 @@ Result = TypeVar("Result")
 class JournalChannel:
     """A `Channel` on one machine's disk. Use `await JournalChannel.open(folder, settings)`."""
 
-    def __init__(self, journal: Journal, settings: JournalSettings, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        settings: JournalSettings,
+        restored: Restored = NEVER_RESTORED,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.id = restored.incarnation(journal.id.hex())
         self._journal = journal
         self._loop = asyncio.get_running_loop()
         self._tail = TailCache(journal.durable + 1, settings.tail_cache_bytes)
@@ -45,18 +53,22 @@ class JournalChannel:
 
     @classmethod
     async def open(
-        cls, folder: Path | str, settings: JournalSettings | None = None, *, disk: Disk | None = None
+        cls,
+        folder: Path | str,
+        settings: JournalSettings | None = None,
+        *,
+        disk: Disk | None = None,
+        restored: Restored = NEVER_RESTORED,
     ) -> JournalChannel:
-        """Open or create the journal in this folder; see `Journal.open` for its errors."""
+        """Open or create the journal in this folder; see `Journal.open` for its errors.
+
+        A journal that was restored is another channel: its numbers were given to other entries before.
+        """
         settings = settings or JournalSettings()
         journal = await asyncio.to_thread(Journal.open, folder, settings, disk=disk)
-        return cls(journal, settings)
+        return cls(journal, settings, restored)
 
     # --- state ---------------------------------------------------------------------------------------------------------
-
-    @property
-    def id(self) -> str:
-        return self._journal.id.hex()
 
     @property
     def first(self) -> int:

@@ -91,6 +91,18 @@ def sure_bytes(segment_bytes: int) -> int:
     return max(usable - padded(COMMAND_BYTES_MAX), usable // 2) * 8 // 9
 
 
+def large_bytes(settings: JournalSettings) -> int:
+    """Return the bytes that a journal holds beside its reserves, in commands of any size."""
+    planned = plan(settings)
+    return (planned.segments_max - planned.reserve_segments) * planned.sure_bytes
+
+
+def size_for(settings: JournalSettings, wanted_bytes: int) -> int:
+    """Return the size of a journal, otherwise set like this, that holds so many bytes beside its reserves."""
+    planned = plan(settings)
+    return (-(-wanted_bytes // planned.sure_bytes) + planned.reserve_segments) * planned.segment_bytes
+
+
 def plan(settings: JournalSettings, segment_bytes: int | None = None) -> Plan:
     """Return the settings in segments of this size (an existing journal's, or the one set). BadSetting if that is impossible."""
     size = segment_bytes or settings.segment_bytes

@@ -9,16 +9,22 @@
 While space is short, upkeep spends its own reserve, not that of events: the spares that events must leave alone shrink as upkeep
 spends. A note of release is taken even when upkeep has nothing left, because it frees segments.
 
+A backup may ask for some segments to be left alone while it copies them (`backup_hold`). Spares that nobody asked for are used
+first, and new ones are made beside those that are held, up to a bound. When there are no others, a held spare is used: a backup
+never makes a journal short.
+
 Making a spare (`make`) is slow and touches only its own new file: it may run in another thread, one at a time.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 
 from holdfast.channel.channel import Pressure, Purpose
+from holdfast.channel.journal.files.backup_hold import NOTHING, held_segments
 from holdfast.channel.journal.files.disk import Disk, DiskFile
 from holdfast.channel.journal.files.layout import PREPARING_SUFFIX, encode_header, segment_name, spare_header
 from holdfast.channel.journal.settings import ORDINARY_AHEAD, Plan
@@ -31,6 +37,9 @@ WARM_SPARES = 2
 NO_LIMIT = 1 << 62
 # A snapshot leaves one part in so many of upkeep's reserve to confirmations: they free space, a snapshot takes it.
 CONFIRMATIONS_SHARE = 4
+# A backup holds back at most so many bytes of spares, and at most one part in so many of the journal; with more, nothing is held.
+HOLD_BYTES_MAX = 1 << 30
+HOLD_PARTS = 4
 RETRY_FIRST_S = 1.0
 RETRY_MAX_S = 5.0
 
@@ -48,6 +57,8 @@ class Space:
         self._journal_id = journal_id
         self._spares = deque(spares)
         self._warm: dict[int, DiskFile] = {}
+        self._held: frozenset[int] = NOTHING  # by a backup, when it was last looked at
+        self._held_spares = 0
         self._upkeep_spent = 0
         self._retry_s = RETRY_FIRST_S
         self.total = total
@@ -68,7 +79,8 @@ class Space:
         return self.ordinary < 1 and (bool(self.problem) or self.total >= self._plan.segments_max)
 
     def wants_more(self, clock: Callable[[], float]) -> bool:
-        return self.ordinary < ORDINARY_AHEAD and self.total < self._plan.segments_max and clock() >= self.retry_at
+        left = self.ordinary - self._held_spares
+        return left < ORDINARY_AHEAD and self.total < self._plan.segments_max and clock() >= self.retry_at
 
     @property
     def is_late(self) -> bool:
@@ -135,15 +147,30 @@ class Space:
         """Take the next spare, its file open. NoSpare when there is none, OSError when it cannot be opened."""
         if not self._spares:
             raise NoSpare("no spare segment is left")
-        number = self._spares[0]
+        self._look_at_hold()
+        number = self._next_spares()[0]
         file = self._warm.pop(number, None) or self._disk.open(self._folder / segment_name(number), is_writable=True)
-        self._spares.popleft()
+        self._spares.remove(number)
+        self._held_spares -= number in self._held
         self.warm()
         return number, file
 
+    def _next_spares(self) -> Sequence[int]:
+        """The spares in the order in which they are used: those that a backup holds last."""
+        if not self._held_spares:
+            return self._spares
+        return sorted(self._spares, key=self._held.__contains__)
+
+    def _look_at_hold(self) -> None:
+        held = held_segments(self._folder)
+        spares = sum(number in held for number in self._spares)
+        size, size_max = self._plan.segment_bytes, self._plan.segments_max * self._plan.segment_bytes
+        is_too_much = spares * size > min(HOLD_BYTES_MAX, size_max // HOLD_PARTS)
+        self._held, self._held_spares = (NOTHING, 0) if is_too_much else (held, spares)
+
     def warm(self) -> None:
         """Open the files of the next spares ahead of need. Without a free file descriptor it is left for later."""
-        for number in self.spares[:WARM_SPARES]:
+        for number in islice(self._next_spares(), WARM_SPARES):
             if number in self._warm:
                 continue
             try:
@@ -158,6 +185,7 @@ class Space:
             self._upkeep_spent = max(0, self._upkeep_spent - self._plan.usable_bytes)
         if self.ordinary >= 1:
             self._upkeep_spent = 0
+        self._look_at_hold()
 
     def make(self) -> int:
         """Make a new segment file, whole and durable before it gets its name; return its number.

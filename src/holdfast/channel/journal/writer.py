@@ -236,7 +236,7 @@ class Writer:
         """Report drafts that were written, and of which nobody knows whether they are there."""
         unknown = OutcomeUnknown(
             f"the disk refused to make it durable ({self.stop_reason}); it may be there when the journal is opened again; "
-            "repeat it then with the same id"
+            "repeat it then with the same source and id"
         )
         outcomes[before:] = [unknown if isinstance(outcome, int) else outcome for outcome in outcomes[before:]]
 

@@ -28,7 +28,7 @@ Code = Annotated[
     typer.Option(
         "--code",
         metavar="CODE",
-        help="Only those with this reason: expired, redelivered, rejected, no-destination, deleted or unreadable.",
+        help="Only those with this reason: expired, redelivered, failed, rejected, no-destination, deleted or unreadable.",
     ),
 ]
 Since = Annotated[str | None, typer.Option("--since", metavar="DURATION", help="Only those of the last 1h, 90s, 2d …")]
@@ -76,7 +76,7 @@ def list_(
 @group.command(
     "show",
     **help_text.described(
-        "Show one dead event, with all its deaths and its data; without a position, the oldest.",
+        "Show one dead event, with its data, and its deaths since it was sent or replayed; without a position, the oldest.",
         ["holdfast dead show", "holdfast dead show --json"],
     ),
 )

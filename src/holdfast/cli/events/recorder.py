@@ -77,4 +77,7 @@ def forward(folder: RecorderFolder, url: Url = URL_DEFAULT, timeout: Timeout = N
         done = recorder.forward(url, timeout)
     shown = without_password(url)
     sentence = f"forwarded {done.count:,} events to {shown}" + (f"; {done.skipped:,} had arrived before" if done.skipped else "")
-    show({"count": done.count, "skipped": done.skipped, "url": shown}, as_json=json, sentence=sentence)
+    if done.missing:
+        sentence += f"; {done.missing:,} that it lost when it was restored from a backup are not held here any more"
+    found = {"count": done.count, "skipped": done.skipped, "missing": done.missing, "url": shown}
+    show(found, as_json=json, sentence=sentence)

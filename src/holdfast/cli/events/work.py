@@ -11,10 +11,14 @@ import typer
 
 from holdfast.cli import help_text
 
+# How long the interpreter may take to end, before a thread that a handler left behind is not waited for any more.
+EXIT_S = 10.0
+
 Target = Annotated[
     str, typer.Argument(metavar="MODULE:WORKER", help="A module and the Worker in it, such as orders.tasks:worker.")
 ]
 Processes = Annotated[int, typer.Option("--processes", metavar="N", min=1, max=1_000, help="Run it in so many processes.")]
+Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for a server that does not answer yet, or exit with 3.")]
 Reload = Annotated[bool, typer.Option("--reload", help="Start it again when a Python file below this folder changes.")]
 WorkerUrl = Annotated[
     str | None,
@@ -36,38 +40,74 @@ def add_to(app: typer.Typer) -> None:
                 "holdfast work tasks:worker --processes 4",
                 "holdfast work tasks:worker --reload --log-level debug",
             ],
-            changed={0: "told to stop, and everything in hand was finished or given back"},
+            changed={
+                0: "told to stop, and everything in hand was finished or given back",
+                6: "told to stop, and a handler was still at work after the grace: the log names its event, which comes again",
+            },
         )
     )(work)
 
 
 def work(
-    target: Target, processes: Processes = 1, reload: Reload = False, url: WorkerUrl = None, log_level: LogLevel = "info"
-) -> None:
+    target: Target, processes: Processes = 1, reload: Reload = False, wait: Wait = True, url: WorkerUrl = None,
+    log_level: LogLevel = "info",
+) -> None:  # fmt: skip
     from holdfast.cli.operations import server_log
     from holdfast.errors import BadSetting, HoldfastError
 
     server_log.begin(log_level)
     try:
-        _work(target, processes, reload, url, log_level)
+        code = _work(target, processes, reload, wait, url, log_level)
     except HoldfastError:
         raise
     except Exception as problem:  # of the program: its module, or a hook
         traceback.print_exception(problem)
         raise BadSetting(f"{target} failed: {type(problem).__name__}: {problem}", setting="worker") from problem
+    if code:
+        raise typer.Exit(code)
 
 
-def _work(target: str, processes: int, reload: bool, url: str | None, log_level: str) -> None:
-    from holdfast.worker.processes import Processes, end_with_parent
+def _work(target: str, processes: int, reload: bool, wait: bool, url: str | None, log_level: str) -> int:
+    from holdfast.client.program import source_of
+    from holdfast.worker.processes import end_with_parent
+    from holdfast.worker.signals import LEFT, Backstop
     from holdfast.worker.target import load
 
     if processes > 1 or reload:
-        if not reload:
-            load(target)  # report an import error once, before anything is started
-        command = [sys.executable, "-m", "holdfast", "work", target, "--log-level", log_level]
-        Processes([*command, *(["--url", url] if url else [])], processes, Path.cwd() if reload else None).run()
-        return
+        return _work_in_children(target, processes, reload, wait, url, log_level)
     worker = load(target)
-    worker.url = url or worker.url
+    worker.url, worker.wait = url or worker.url, worker.wait and wait
+    worker.name = worker.name or source_of(target.partition(":")[0])  # otherwise all workers of a host had one source
     end_with_parent()
     worker.run()
+    Backstop(EXIT_S, lambda: "a thread still runs").arm()
+    return LEFT if worker.left else 0
+
+
+def _work_in_children(target: str, processes: int, reload: bool, wait: bool, url: str | None, log_level: str) -> int:
+    from holdfast.worker.processes import Processes
+    from holdfast.worker.target import load
+
+    try:
+        loaded = load(target)  # report an import error once, before anything is started
+    except Exception:
+        if not reload:  # otherwise the children report it, and again after each change
+            raise
+    else:
+        _check_shared(url or loaded.url, processes)
+    command = [sys.executable, "-m", "holdfast", "work", target, "--log-level", log_level, "--wait" if wait else "--no-wait"]
+    return Processes([*command, *(["--url", url] if url else [])], processes, Path.cwd() if reload else None).run()
+
+
+def _check_shared(url: str | None, processes: int) -> None:
+    """BadSetting where several processes cannot share the events: a journal has one owner."""
+    from holdfast.client.url import FileUrl, parse
+    from holdfast.errors import BadSetting
+
+    place = parse(url) if url else None
+    if processes > 1 and isinstance(place, FileUrl):
+        raise BadSetting(
+            f"{url!r} is a journal, which one process owns; run 'holdfast serve --data {place.folder}' and give its URL "
+            "(--url holdfast://localhost), or leave out --processes",
+            setting="processes",
+        )

@@ -205,6 +205,7 @@ def serve(
         stage_idle_ms=stage_idle_ms,
         large_bytes_max=parse_size(large_max, "large_max"),
     )
+    settings.check_large()
     security = Security(users, tls_certificate, tls_key, tls_client_ca, require_certificate, insecure)
 
     show = _show_over_http(http, http_token_file, security) if http is not None else None

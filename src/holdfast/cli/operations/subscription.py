@@ -32,6 +32,20 @@ Like = Annotated[
         "--like", metavar="OTHER", help="Take the terms of this subscription of the topic, and all that waits in it now."
     ),
 ]
+RemoveAfterEvents = Annotated[
+    int | None,
+    typer.Option("--remove-after-events", metavar="N", min=0, help="Remove it when more than so many events wait. 0: never."),
+]
+RemoveAfterBytes = Annotated[
+    int | None,
+    typer.Option("--remove-after-bytes", metavar="BYTES", min=0, help="Remove it when more than so many bytes wait. 0: never."),
+]
+RemoveAfter = Annotated[
+    str | None,
+    typer.Option(
+        "--remove-after", metavar="DURATION", help="Remove it when an event has waited longer than this, such as 1h. 0: never."
+    ),
+]
 SubscriptionName = Annotated[str, typer.Argument(metavar="NAME", help="The name of a subscription.")]
 
 group = typer.Typer(
@@ -52,6 +66,7 @@ def add_to(app: typer.Typer) -> None:
             'holdfast subscription create prices large --selector "amount > 100" --shared',
             "holdfast subscription create 'alerts.*' pager",
             "holdfast subscription create prices archive-2 --like archive",
+            "holdfast subscription create prices display --remove-after-events 10000 --remove-after 1h",
         ],
     ),
 )
@@ -63,20 +78,31 @@ def create(
     no_local: NoLocal = False,
     replace: Replace = False,
     like: Like = None,
+    remove_after_events: RemoveAfterEvents = None,
+    remove_after_bytes: RemoveAfterBytes = None,
+    remove_after: RemoveAfter = None,
     url: Url = URL_DEFAULT,
     timeout: Timeout = None,
     json: Json = False,
 ) -> None:
     from holdfast.cli.output import show
 
-    terms = _given(selector, shared, no_local, replace)
+    terms = _given(selector, shared, no_local, replace, remove_after_events, remove_after_bytes, remove_after)
     ask(url, timeout, lambda client: client.create_subscription(topic, name, like=like, **terms))
     show({"topic": topic, "name": name, "created": True}, as_json=json, sentence=f"created subscription {name!r} of {topic!r}")
 
 
-def _given(selector: str | None, shared: bool, no_local: bool, replace: bool) -> SubscriptionTerms:
+def _given(
+    selector: str | None, shared: bool, no_local: bool, replace: bool, events: int | None, bytes: int | None, age: str | None
+) -> SubscriptionTerms:
     """The terms that were given, and no others."""
     terms: SubscriptionTerms = {"replace": replace}
+    if events is not None:
+        terms["remove_after_events"] = events
+    if bytes is not None:
+        terms["remove_after_bytes"] = bytes
+    if age is not None:
+        terms["remove_after"] = age
     if selector is not None:
         terms["selector"] = selector
     if shared:
@@ -104,13 +130,16 @@ def ensure(
     no_local: NoLocal = False,
     update: Update = False,
     replace: Replace = False,
+    remove_after_events: RemoveAfterEvents = None,
+    remove_after_bytes: RemoveAfterBytes = None,
+    remove_after: RemoveAfter = None,
     url: Url = URL_DEFAULT,
     timeout: Timeout = None,
     json: Json = False,
 ) -> None:
     from holdfast.cli.output import show
 
-    terms = _given(selector, shared, no_local, replace)
+    terms = _given(selector, shared, no_local, replace, remove_after_events, remove_after_bytes, remove_after)
     ensured = ask(url, timeout, lambda client: client.ensure_subscription(topic, name, update=update, **terms))
     said = {"topic": topic, "name": name, "ensured": ensured}
     show(said, as_json=json, sentence=f"subscription {name!r} of {topic!r}: {ensured}")

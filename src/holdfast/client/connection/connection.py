@@ -22,7 +22,7 @@ from holdfast.client.connection.session import Session
 from holdfast.client.link.dialer import Dialer, dialer_for
 from holdfast.client.link.server_time import ServerTime
 from holdfast.client.link.waiters import Waiters
-from holdfast.client.sending.batch_forwarder import BatchForwarder
+from holdfast.client.sending.batch_forwarder import BatchForwarder, HeldFor
 from holdfast.client.url import Credentials, credentials_of, parse_with_password
 from holdfast.errors import Closed, HoldfastError, LinkLost, Refused, TimedOut
 from holdfast.wire.conversation import State
@@ -68,6 +68,11 @@ class Connection:
     @property
     def problem_text(self) -> str:
         return self._keeper.problem_text
+
+    @property
+    def incarnation(self) -> str:
+        """Of the server's channel, as it told in its newest greeting; "" before the first, or if it does not tell."""
+        return self._keeper.incarnation
 
     @property
     def has_link(self) -> bool:
@@ -148,6 +153,11 @@ class Connection:
         """Resume all sessions but the client's own, on a new link."""
         for session in self.sessions[1:]:
             self.spawn(self._resume(session))
+
+    def forget_sessions(self) -> None:
+        """Resume none of the sessions: the server's channel is another one than they were opened in."""
+        for session in self.sessions:
+            session.forget()
 
     async def _resume(self, session: Session) -> None:
         """Resume one beside the others. A lost link ends it for all; a refusal ends this session alone."""
@@ -243,12 +253,12 @@ class Connection:
 
 @contextlib.asynccontextmanager
 async def open_forwarding(
-    url: str, producer: str, first_sequence: int, timeout: float, name: str = "", answer_s: float | None = None
+    url: str, producer: str, held_for: HeldFor, timeout: float, name: str = "", answer_s: float | None = None
 ) -> AsyncIterator[BatchForwarder]:
-    """Open a connection to a URL for the commands of one durable producer."""
+    """Open a connection to a URL for the commands of one durable producer; `held_for` tells the first for an incarnation."""
     parsed = parse_with_password(url)
     connection = Connection(dialer_for(parsed), name, "", timeout, credentials_of(parsed))
-    forwarding = BatchForwarder(connection.session, producer, first_sequence)
+    forwarding = BatchForwarder(connection.session, producer, held_for)
     connection.session.producer = forwarding  # type: ignore[assignment]  # nobody sends events in this session
     await connection.open(answer_s)
     try:

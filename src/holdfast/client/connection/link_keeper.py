@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.client.link.dialer import Dialer
 from holdfast.errors import Damaged, HoldfastError, LinkLost, LoginFailed, ProtocolError, Refused, TooLarge, Unreachable, by_code
+from holdfast.event.incarnation import is_restored
 from holdfast.wire.conversation import Conversation, Role, State, farewell
 from holdfast.wire.frame import FRAME_BYTES_MAX, Goodbye, Hello, Message, Ping, Pong, Welcome
 from holdfast.wire.link import Link
@@ -56,6 +57,7 @@ class LinkKeeper:
         self.conversation = Conversation(Role.CLIENT)
         self.problem: HoldfastError | None = None
         self.window = 0  # of batches, from the server's welcome on this link; 0 before it
+        self.incarnation = ""  # of the server's channel, from its newest welcome
         self._connection = connection
         self._loop = connection.loop
         self._dialer = dialer
@@ -146,11 +148,25 @@ class LinkKeeper:
                 f"the server takes frames of {welcome.frame_bytes_max} bytes; this client needs {FRAME_BYTES_MAX}"
             )
         self.window = welcome.window
+        self._compare(welcome)
         self._connection.resume_others()
         await self._connection.session.resume(welcome.window, deadline)
         if self._was_ready:
             log.info("linked again to %s (%s)", welcome.node, link.peer)
         self._linked()
+
+    def _compare(self, welcome: Welcome) -> None:
+        """Begin all sessions anew where the channel is another one than before: its numbers, and theirs, mean other events."""
+        known, self.incarnation = self.incarnation, welcome.incarnation
+        if known in ("", welcome.incarnation):
+            return
+        if is_restored(known, welcome.incarnation):
+            log.warning(
+                "%s was restored from a backup: sessions begin anew, what they held is discarded, and what is in flight has an "
+                "unknown outcome",
+                welcome.node,
+            )
+        self._connection.forget_sessions()
 
     @property
     def problem_text(self) -> str:

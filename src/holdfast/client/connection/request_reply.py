@@ -79,7 +79,7 @@ class Requests:
             async with asyncio.timeout_at(deadline):
                 return await future
         except TimeoutError as problem:
-            what_next = "ask again with the same id, or look first"
+            what_next = "look first, or ask again with the same source and id if the destination deduplicates"
             if request.is_repeated:
                 what_next = "it had been taken before, and is answered to whoever asked first: look, or ask with a new id"
             none = NoReply(

@@ -136,6 +136,11 @@ class Session(Questions):
         for receiver in self.receivers.values():
             receiver.go_on()
 
+    def forget(self) -> None:
+        """Open a new session on this link: the server's channel is another one, in which the id of this session means nothing."""
+        self.id = ""
+        self.producer.channel_changed()
+
     def _begin_anew(self) -> None:
         """Give up all that the server forgot with the session. At once: the next link may be lost too, and then this session is
         resumed."""

@@ -32,6 +32,9 @@ class Carrier(Protocol):
     pressure: PressureChanged | None  # as the server said last on this link
 
     @property
+    def incarnation(self) -> str: ...
+
+    @property
     def has_link(self) -> bool: ...
 
     @property

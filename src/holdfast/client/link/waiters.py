@@ -2,11 +2,25 @@
 
 while not is_done():
     await waiters.wait(deadline)
+
+One change nobody is told of: that the server gives up a receiver whose link is lost. `until_given_up` waits for that.
 """
 
 from __future__ import annotations
 
 import asyncio
+
+from holdfast.errors import SubscriptionInUse
+
+# A subscription that has one receiver, whose link is lost, is asked for again after this.
+IN_USE_AGAIN_S = 0.1
+
+
+async def until_given_up(problem: SubscriptionInUse, deadline: float) -> None:
+    """Wait a little if the present receiver has lost its link: the server soon gives it up, unless it comes back."""
+    if not problem.fields.get("is_holder_away") or asyncio.get_running_loop().time() + IN_USE_AGAIN_S >= deadline:
+        raise problem
+    await asyncio.sleep(IN_USE_AGAIN_S)
 
 
 class Waiters(list[asyncio.Future[None]]):

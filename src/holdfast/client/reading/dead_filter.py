@@ -12,7 +12,7 @@ from holdfast.destination.settings import duration_ms
 from holdfast.errors import BadSetting
 
 # The reasons for which events are given up, for programs.
-CODES = ("expired", "redelivered", "rejected", "no-destination", "deleted", "unreadable")
+CODES = ("expired", "redelivered", "failed", "rejected", "no-destination", "deleted", "unreadable")
 # How long ago: "1h", "90s", seconds, or a timedelta; or a time.
 Since = str | float | timedelta | datetime
 

@@ -12,14 +12,16 @@ later has a later place, whatever is finished before it. So two places name the 
 reader, however often. An event that expires, or is given up, is simply no longer there.
 
 **Nothing is handed out**: there is no credit, no redelivery, nothing to decide on for each event. Delays and priorities are those
-of events that are delivered; here everything is read in the order in which it was placed. The bodies of events larger than memory
-(`send_stream`) are not read: they have heads, and are empty.
+of events that are delivered; here everything is read in the order in which it was placed. An event larger than memory
+(`send_stream`) has its head in its slice, and an empty body: `reading.open_stream(slice)` reads its data piece by piece, for as
+long as the event is not confirmed.
 
 **One owner.** The program that confirms owns the subscription: it is created if it does not exist, and nobody else receives from
 it meanwhile. The ownership ends at once when the program ends or its link is lost; the next call takes it again. Reading and
 asking for extents need no owner.
 
-A subscription that is deleted and made again, or is another server's, has another `identity`: keep it with your places.
+A subscription that is deleted and made again, is another server's, or is that of a server which was restored from a backup, has
+another `identity`: keep it with your places.
 """
 
 from __future__ import annotations
@@ -30,8 +32,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from holdfast.client import checks
 from holdfast.client.reading.page_fetcher import PageFetcher
 from holdfast.client.reading.subscription_ownership import Ownership
+from holdfast.client.receiving.large_event import EventStream
 from holdfast.client.receiving.receive_options import Match, condition, place_of
 from holdfast.errors import BadSetting, Closed
+from holdfast.event.event import decode_head
 from holdfast.event.extent import EVERYTHING, Bounds, Extent, ReadSlice
 from holdfast.wire.frame import Manage
 
@@ -85,6 +89,11 @@ class Reading:
     def key(self) -> str:
         """The key of the destination, under which its backlogs are named."""
         return self.destination if self.match == "name" else f"{self.match}:{self.destination}"
+
+    @property
+    def incarnation(self) -> str:
+        """The incarnation of the server's channel: places of another one name other events. "" if the server does not tell."""
+        return self._opened().connection.incarnation
 
     def owner(self) -> Ownership:
         """Own the subscription inside `async with reading.owner(): …`. It is created if it does not exist.
@@ -150,6 +159,19 @@ class Reading:
         places = (_checked(start, "start"), _checked(end, "end"))
         asked = (*places, condition(selector), self._allowed(None), within)
         return PageFetcher(self._opened(), self.key, self.subscription, *asked).slices()
+
+    def open_stream(self, slice: ReadSlice, index: int = 0) -> EventStream:
+        """Read the data of an event of a slice piece by piece, large or not.
+
+            async with reading.open_stream(slice) as stream: …
+
+        It needs no owner. NoSuchPosition while it is read when the event was confirmed meanwhile, or has expired.
+        """
+        if type(index) is not int or not 0 <= index < slice.events:
+            raise BadSetting(f"index {index!r:.40} is not in the slice; give 0 to {slice.events - 1}", setting="index")
+        large = decode_head(slice.batch.head(index)).large
+        body = slice.batch.body(index) if large is None else b""
+        return EventStream(self._opened(), 0, slice.first + index, large, body, (self.key, self.subscription))
 
     # --- asking ------------------------------------------------------------------------------------------------------
 

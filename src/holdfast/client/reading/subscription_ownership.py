@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.client import checks
 from holdfast.client.description import SubscriptionDescription, subscriptions_of
+from holdfast.client.link.waiters import until_given_up
 from holdfast.client.receiving.receive_options import Match
 from holdfast.errors import BadSetting, Closed, Detached, LinkLost, NoSuchDestination, SubscriptionInUse
 from holdfast.wire.frame import Attach, Manage
@@ -111,9 +112,7 @@ class Ownership:
                     if self._connection.loop.time() >= deadline:
                         raise
                 except SubscriptionInUse as problem:
-                    if not problem.fields.get("is_holder_away") or self._left(deadline) <= IN_USE_AGAIN_S:
-                        raise self._in_use(problem) from problem
-                    await asyncio.sleep(IN_USE_AGAIN_S)
+                    await until_given_up(self._in_use(problem), deadline)
                 await session.until_ready(deadline)
 
     def _left(self, deadline: float) -> float:

@@ -101,7 +101,7 @@ class EventMode:
         all of them now."""
         await self._until_one_is_here(self._timeout if timeout is None else checks.event_timeout(timeout))
         if not is_whole:
-            return self._buffer.take_run(self._credit.stride)
+            return self._buffer.take_run()
         received, taken = self._buffer.take_batch()
         self._credit.hand(taken.stop)
         return received, taken

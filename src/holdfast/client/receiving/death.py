@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import NamedTuple
 
+import holdfast.errors
 from holdfast.destination.command import RELEASE_REASON_LENGTH_MAX
 from holdfast.errors import BadSetting
-from holdfast.wire.message import Death as TravellingDeath
+from holdfast.wire.message_part import Death as TravellingDeath
 
 REASON_LENGTH_MAX = 1_000
 # An exception has more to say: its kind and message, then the last lines of its traceback.
 EXCEPTION_LENGTH_MAX = 4_000
 TRACEBACK_LINES_MAX = 12
+# The files of Holdfast, whose lines say nothing about a program.
+HOLDFAST = str(Path(holdfast.errors.__file__).parent) + os.sep
 
 
 class Death(NamedTuple):
-    """`code` is the reason for programs: expired, redelivered, rejected, no-destination, deleted or unreadable."""
+    """`code` is the reason for programs: expired, redelivered, failed, rejected, no-destination, deleted or
+    unreadable."""
 
     destination: str
     subscription: str | None
@@ -61,9 +67,11 @@ def release_reason(reason: str | BaseException) -> str:
 
 
 def _told(problem: BaseException) -> str:
-    """The exception in one line, then where it came from: the innermost lines, which say most."""
+    """The exception in one line, then where it came from: the innermost lines of the program, which say most."""
     said = "".join(traceback.format_exception_only(problem)).strip()[: EXCEPTION_LENGTH_MAX // 2]
-    lines = "".join(traceback.format_tb(problem.__traceback__)).splitlines()
+    frames = traceback.extract_tb(problem.__traceback__)
+    of_program = [frame for frame in frames if not frame.filename.startswith(HOLDFAST)]
+    lines = "".join(traceback.format_list(of_program or frames)).splitlines()
     if not lines:
         return said
     shown = lines[-TRACEBACK_LINES_MAX:]

@@ -21,7 +21,6 @@ from typing import Self
 from holdfast.client.receiving.received_batch import ReceivedBatch
 from holdfast.client.receiving.received_event import ReceivedEvent
 from holdfast.client.receiving.receiver import Receiver
-from holdfast.client.receiving.recovery import give_back_prefetched
 from holdfast.errors import Closed
 
 
@@ -84,7 +83,9 @@ class Incoming:
 
     async def give_back_prefetched(self) -> None:
         """Give back, uncounted, what came ahead of use and was not handed out. More comes when it is asked for."""
-        await give_back_prefetched(self._receiver)
+        async with self._receiver.session.recovering:
+            if self._receiver.is_open:
+                self._receiver.prefetch.give_back()
 
     async def settled(self, timeout: float | None = None) -> None:
         """Wait until all verdicts so far are applied. Raises the first that was refused."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import glob
 import hashlib
 import os
 from collections import deque
@@ -36,11 +37,21 @@ Progress = Callable[[int, int], object]
 class EventStream:
     """The data of one event, large or not, read from its beginning once."""
 
-    def __init__(self, session: Session, receiver: int, position: int, large: LargeBody | None, body: Buffer) -> None:
+    def __init__(
+        self,
+        session: Session,
+        receiver: int,
+        position: int,
+        large: LargeBody | None,
+        body: Buffer,
+        backlog: tuple[str, str] = ("", ""),
+    ) -> None:
+        """`receiver` holds the event; 0 where nobody does and it waits in a `backlog`."""
         self.size = large.size if large is not None else len(body)
         self._session = session
         self._receiver = receiver
         self._position = position
+        self._backlog = backlog
         self._large = large
         self._fragments = -(-large.size // large.fragment_bytes) if large is not None else 0
         self._asked = 0
@@ -95,8 +106,10 @@ class EventStream:
         return bytes(found)
 
     async def save(self, path: str | os.PathLike[str], *, progress: Progress | None = None) -> None:
-        """Write the rest of the stream to a file, which gets its name only when it is whole and on disk."""
+        """Write the rest of the stream to a file, which gets its name only when it is whole and on disk. Parts of it that killed
+        processes of this machine left behind are removed."""
         target = Path(path)
+        await asyncio.to_thread(_remove_stale, target)
         partial = target.with_name(f".{target.name}.{os.getpid()}-{self._position}.partial")
         written = 0
         try:
@@ -153,7 +166,8 @@ class EventStream:
     async def _fetch(self, index: int) -> Buffer:
         """Ask for a fragment, again on a new link. Fragments that came before are not asked for again."""
         found: Buffer = await self._session.ask_again(
-            lambda token: ReadFragment(token, self._receiver, self._position, index), self._session.connection.timeout
+            lambda token: ReadFragment(token, self._receiver, self._position, index, *self._backlog),
+            self._session.connection.timeout,
         )
         return found
 
@@ -165,6 +179,25 @@ class EventStream:
                 "discard them and read it again",
                 position=self._position,
             )
+
+
+def _remove_stale(target: Path) -> None:
+    """Remove parts of this file whose process has ended."""
+    for found in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):
+        process, dash, _ = found.name.removeprefix(f".{target.name}.").partition("-")
+        if dash and process.isdecimal() and not _runs(int(process)):
+            with contextlib.suppress(OSError):
+                found.unlink()
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # of another user
+        return True
+    return True
 
 
 def _finish(file: BinaryIO, partial: Path, target: Path) -> None:

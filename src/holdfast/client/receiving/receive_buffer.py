@@ -18,13 +18,16 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from holdfast.client.receiving.credit.receive_credit import ALL, ReceiveCredit
+from holdfast.client.receiving.credit.receive_credit import ReceiveCredit
 from holdfast.client.receiving.received_event import ReceivedEvent, ReceivedSlice
 from holdfast.client.receiving.verdict_buffer import Settlement
 from holdfast.destination.name import DEAD
 from holdfast.event.position import Ranges
 
 log = logging.getLogger("holdfast.client")
+
+# More events than a slice has.
+ALL = 1 << 30
 
 
 class RunTaker(NamedTuple):
@@ -94,19 +97,22 @@ class ReceiveBuffer:
 
     def step(self, credit: ReceiveCredit) -> bool:
         """Go to the next event that may be handed out, in the current slice or in the next; whether there is one."""
-        while self.index >= self._count or not self._look(credit.stride):
+        while self.index >= self._count or not self._look():
             if not self._next_slice(credit):
                 return False
         return True
 
-    def _look(self, stride: int) -> bool:
-        """Whether the current slice has an event to hand out. Events that have expired are set aside."""
+    def _look(self) -> bool:
+        """Whether the current slice has an event to hand out. Events that have expired are set aside.
+
+        The last of a slice is looked at by itself: with it the program has taken all that is here, and more may be granted.
+        """
         current = self.current
         if current is not None and self.is_expiring(current):
             self._set_expired_aside(current)
             self.ready = min(self.index + 1, self._count)  # the one after it may expire meanwhile
         else:
-            self.ready = min(self.index + stride, self._count)
+            self.ready = max(self.index + 1, self._count - 1)
         return self.index < self.ready
 
     def is_expiring(self, received: ReceivedSlice) -> bool:
@@ -127,7 +133,7 @@ class ReceiveBuffer:
         if done is not None:
             self._past = done.first + done.events - 1
             self._was_redelivered = done.deliveries > 0
-            credit.use(done)
+            credit.use(done.events, done.size)
         self.index = self._count = self.ready = 0
         self.current = self._next_readable(credit)
         if self.current is None:
@@ -152,8 +158,8 @@ class ReceiveBuffer:
     def _put_first(self, received: ReceivedSlice, parts: Sequence[ReceivedSlice], credit: ReceiveCredit) -> None:
         """Parts of a slice come in its place. Events that are in none of the parts are used up."""
         self._slices.extendleft(reversed(parts))
-        credit.used_events += received.events - sum(each.events for each in parts)
-        credit.used_bytes += received.size - sum(each.size for each in parts)
+        used = received.events - sum(each.events for each in parts)
+        credit.use(used, received.size - sum(each.size for each in parts))
 
     def _set_unreadable_aside(self, received: ReceivedSlice, credit: ReceiveCredit) -> None:
         """Send what cannot be read to the dead events; hand out the rest."""
@@ -174,6 +180,15 @@ class ReceiveBuffer:
         """How many events of the current slice the program was handed."""
         index, _ = self.paused or (self.index, self._count)
         return self.taker.handed_on(current, index)
+
+    def handed(self) -> int:
+        """How many events of the current slice the program was handed."""
+        return 0 if self.current is None else self._handed_of(self.current)
+
+    def ahead(self) -> int:
+        """How many events lie here that the program was not handed."""
+        _, count = self.paused or (self.index, self._count)
+        return sum(each.events for each in self._slices) + max(0, count - self.handed())
 
     def ahead_in_order(self) -> bytes:
         """Ranges of what the program was not handed, in the order in which it will be: pairs of positions."""
@@ -218,17 +233,36 @@ class ReceiveBuffer:
             self.paused = index, count
         return dropped
 
-    def give_back(self, credit: ReceiveCredit) -> list[tuple[int, int]]:
-        """Drop everything that the program was not handed; the ranges that were dropped."""
-        dropped = [*self.untaken(), *self.taker.take_back()]
+    def give_back(self, credit: ReceiveCredit, keep: int = 0) -> list[tuple[int, int]]:
+        """Drop what the program was not handed, but for the first so many events; the ranges that were dropped."""
         if self.current is not None:
-            self._past = self.handed_last()
-            self._was_redelivered = self.current.deliveries > 0
-            credit.used_events += self._handed_of(self.current)
-        self._slices.clear()
+            self._slices.extendleft(self._end_current(self.current, credit))
+        kept: deque[ReceivedSlice] = deque()
+        dropped: list[tuple[int, int]] = []
+        for each in self._slices:
+            if keep >= each.events:
+                kept.append(each)
+            else:
+                dropped.append((each.first + keep, each.last))
+                if keep:
+                    kept.append(each.part(0, keep))
+                credit.use(each.events - keep, each.size - (kept[-1].size if keep else 0))
+            keep = max(0, keep - each.events)
+        self._slices = kept
+        return dropped
+
+    def _end_current(self, current: ReceivedSlice, credit: ReceiveCredit) -> list[ReceivedSlice]:
+        """The program was handed the last of the current slice that it will be; the rest, as a slice of its own."""
+        back = self.taker.take_back()
+        begin = back.first - current.first if back else self.index
+        rest = [current.part(begin, self._count)] if begin < self._count else []
+        credit.use(current.events - sum(each.events for each in rest), current.size - sum(each.size for each in rest))
+        if begin:
+            self._past = current.first + begin - 1
+            self._was_redelivered = current.deliveries > 0
         self.current = None
         self.index = self._count = self.ready = 0
-        return dropped
+        return rest
 
     def pause(self) -> None:
         """Hand out nothing until `go_on`."""

@@ -20,6 +20,9 @@ from typing import Literal, NamedTuple, TypedDict
 
 from holdfast.client.checks import ConfirmMode
 from holdfast.destination import name as names
+from holdfast.destination.removal import NAMES as LIMIT_NAMES
+from holdfast.destination.removal import Limits
+from holdfast.destination.settings import duration_ms
 from holdfast.errors import BadName, BadPattern, BadSetting
 
 Match = Literal["name", "glob", "regex"]
@@ -37,7 +40,7 @@ class _Pace(TypedDict, total=False):
 class ReceiveOptions(_Pace, total=False):
     """The options of `receive`.
 
-    credit         at most so many events are handed over ahead of use; None: 4,000
+    credit         exactly so many events are handed over ahead of use; None: about a quarter of a second of the program's work
     credit_bytes   and about so many bytes
     timeout        seconds to wait for the next event, then TimedOut; 0 takes only an event that is here, None waits for ever
     confirm        when an event counts as finished (`confirm_modes`); None for the mode of the session
@@ -54,12 +57,20 @@ class SubscriptionTerms(TypedDict, total=False):
     no_local   leave out events that the receiving client itself sends
     selector   keep only events that match. It sees properties and attributes, not data
     replace    replace a durable subscription of other terms although events wait in it; they are lost
+
+    Past one of these limits the subscription is removed, with all that waits in it, instead of holding producers back:
+
+    remove_after_events, remove_after_bytes    more than so many wait
+    remove_after                               its oldest event has waited for longer than this: "1h", "90s", or seconds
     """
 
     shared: bool
     no_local: bool
     selector: str | None
     replace: bool
+    remove_after_events: int
+    remove_after_bytes: int
+    remove_after: str | float
 
 
 class SubscribeOptions(_Pace, SubscriptionTerms, total=False):
@@ -86,6 +97,7 @@ class Asked(NamedTuple):
     is_owner: bool = False
     ahead: bytes | None = None
     take_over: bool = False
+    limits: Limits | None = None
 
 
 PLAIN = Asked()
@@ -135,8 +147,18 @@ def subscription(
             "take_over is for a durable subscription that is not shared, which has one receiver; give a name, or leave it out",
             setting="take_over",
         )
-    asked = Asked(condition(terms.get("selector")), match, is_durable, shared, no_local, replace, take_over=take_over)
-    return Wanted(where, name or "", asked)
+    chosen = (condition(terms.get("selector")), match, is_durable, shared, no_local, replace)
+    return Wanted(where, name or "", Asked(*chosen, take_over=take_over, limits=_limits(terms)))
+
+
+def _limits(terms: SubscriptionTerms) -> Limits | None:
+    """The limits past which a subscription is removed; None if none is given."""
+    if not any(name in terms for name in LIMIT_NAMES):
+        return None
+    age_ms = duration_ms(terms.get("remove_after", 0), "remove_after")
+    limits = Limits(terms.get("remove_after_events", 0), terms.get("remove_after_bytes", 0), age_ms)
+    limits.check()
+    return limits
 
 
 def place(topic: str | None, regex: str | None = None) -> tuple[str, Match]:

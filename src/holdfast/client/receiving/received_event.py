@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import msgspec
 
+from holdfast.client import checks
 from holdfast.client.receiving.death import Death, checked_reason, deaths_of, release_reason
 from holdfast.client.receiving.large_event import EventStream
 from holdfast.client.sending.outgoing import EventFields, OwnFields, SentOn
-from holdfast.errors import BadEvent, BadSetting, Refused, TooLarge
+from holdfast.errors import BadEvent, Refused, TooLarge
 from holdfast.event import identifier
 from holdfast.event.batch import Batch
 from holdfast.event.event import (
@@ -34,14 +35,13 @@ from holdfast.event.event import (
     is_json,
     unreadable_head,
 )
-from holdfast.wire.message import Death as TravellingDeath
+from holdfast.wire.message_part import Death as TravellingDeath
 
 if TYPE_CHECKING:
     from holdfast.client.receipt import Receipt
     from holdfast.client.receiving.receiver import Receiver
-    from holdfast.client.receiving.verdict_buffer import VerdictBuffer
+    from holdfast.client.receiving.verdict_buffer import Code, VerdictBuffer
 
-DELAY_SECONDS_MAX = 10 * 365 * 86_400
 # From so many events on, it pays to decode the data of a batch at once.
 TOGETHER_MIN = 4
 # Up to this size on average: large ones are not decoded faster together, and would all stay in memory.
@@ -61,6 +61,7 @@ class ReceivedSlice(msgspec.Struct, eq=False):
     destination: str = ""  # where it was sent, when that is not where the receiver is attached
     deaths: Sequence[TravellingDeath] = ()  # why these events are in the dead queue, if they are
     accepted_us: int = 0  # 0: not known
+    is_returned: bool = False  # it came back before, although that did not count as a delivery
     # The data of all events, if all are bytes or all are text. None: not decoded yet; empty: each is decoded by itself.
     together: Sequence[bytes | str] | None = None
     unreadable: Sequence[int] = ()  # indices of heads that cannot be read, once `read_heads` has looked
@@ -169,8 +170,7 @@ class Received(SentOn, msgspec.Struct, eq=False, gc=False):
         found = self._slice.batch.body(self._index)
         if not len(found) and self.is_large:
             raise TooLarge(
-                f"the event at {self.position} has {self.size} bytes and is not in memory; "
-                "read it with `async with event.open_stream() as stream`",
+                f"the event at {self.position} has {self.size} bytes and is not in memory; read it with event.open_stream()",
                 position=self.position,
                 size=self.size,
             )
@@ -195,6 +195,10 @@ class Received(SentOn, msgspec.Struct, eq=False, gc=False):
     def decide_in_transaction(self) -> bool:
         """Let a transaction decide on it from now on; whether this is new."""
         return self._decide("confirmed in a transaction")
+
+    def decide_anew(self) -> None:
+        """Take back the confirm of a transaction that was rolled back and has kept its events."""
+        self._verdict = ""
 
     def _stream(self) -> EventStream:
         receiver: Receiver = self._slice.origin
@@ -269,8 +273,8 @@ class Received(SentOn, msgspec.Struct, eq=False, gc=False):
         """
         if self.is_large:
             raise TooLarge(
-                f"the event at {self.position} has {self.size} bytes and is not in memory; send it on with "
-                "`async with event.open_stream() as stream: await queue.send_stream(stream)`",
+                f"the event at {self.position} has {self.size} bytes and is not in memory; send it on "
+                "with queue.send_stream(stream), where event.open_stream() opens the stream",
                 position=self.position,
                 size=self.size,
             )
@@ -324,7 +328,9 @@ class Received(SentOn, msgspec.Struct, eq=False, gc=False):
 
     @property
     def redelivered(self) -> bool:
-        return self._slice.deliveries > 0
+        """It was handed over before: to a program (`deliveries`), or to a client whose program did not take it. It may come after
+        later events of its producer."""
+        return self._slice.deliveries > 0 or self._slice.is_returned
 
     @property
     def destination(self) -> str:
@@ -377,20 +383,15 @@ class ReceivedEvent(Received, eq=False, gc=False):
             verdicts.note("release", self.position, self._slice.generation, delay_ms, said)
         return verdicts.noted
 
-    def reject(self, reason: str | BaseException) -> Awaitable[None]:
-        """Refuse it for good. The reason, in words or as an exception, is kept with it among the dead events."""
+    def reject(self, reason: str | BaseException, *, code: Code = "") -> Awaitable[None]:
+        """Refuse it for good. The reason, in words or as an exception, is kept with it among the dead events. A worker says the
+        code `failed` after the last try."""
         said = checked_reason(reason)
         verdicts: VerdictBuffer = self._slice.origin.verdicts
         if self._decide("rejected"):
-            verdicts.note("reject", self.position, self._slice.generation, reason=said)
+            verdicts.note("reject", self.position, self._slice.generation, reason=said, code=code)
         return verdicts.noted
 
 
-def milliseconds(delay: float) -> int:
-    if not isinstance(delay, int | float) or not 0 <= delay <= DELAY_SECONDS_MAX:
-        raise BadSetting(f"a delay of {delay!r} s is not possible; give seconds, 0 for at once", delay=delay)
-    return round(delay * 1000)
-
-
 def checked_release(delay: float | None, reason: str | BaseException) -> tuple[int | None, str]:
-    return None if delay is None else milliseconds(delay), release_reason(reason)
+    return None if delay is None else checks.milliseconds(delay), release_reason(reason)

@@ -19,15 +19,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from holdfast.client import checks
 from holdfast.client.checks import ConfirmMode
-from holdfast.client.link.waiters import Waiters
+from holdfast.client.link.waiters import Waiters, until_given_up
 from holdfast.client.receiving.confirm_modes import MODES
-from holdfast.client.receiving.credit.receive_credit import make_credit
+from holdfast.client.receiving.credit.prefetch_watch import PrefetchWatch
+from holdfast.client.receiving.credit.receive_credit import ReceiveCredit
 from holdfast.client.receiving.held import Held
 from holdfast.client.receiving.receive_buffer import ReceiveBuffer, RunTaker
 from holdfast.client.receiving.receive_options import PLAIN, Asked
@@ -44,8 +45,9 @@ from holdfast.errors import (
     OutcomeUnknown,
     Refused,
     SubscriptionInUse,
+    SubscriptionRemoved,
     TimedOut,
-)
+)  # fmt: skip
 from holdfast.event.batch import Batch
 from holdfast.event.position import Ranges
 from holdfast.wire.frame import Attach, Buffer, DetachReceiver, Slice
@@ -54,8 +56,7 @@ if TYPE_CHECKING:
     from holdfast.client.connection.session import Session
 
 NOT_OPEN = "the receiver is not open; use it inside `async with destination.receive() as incoming`"
-# A subscription that has one receiver, whose link is lost, is asked for again after this.
-IN_USE_AGAIN_S = 0.1
+REMOVED = "subscription {!r} of {!r} was removed while there was no link; subscribe again for new events"
 
 
 class Receiver:
@@ -73,25 +74,23 @@ class Receiver:
         asked: Asked = PLAIN,
         confirm: ConfirmMode | None = None,
     ) -> None:
-        """`credit`: None for 4,000 events. `confirm`: the mode, if it is not the session's."""
+        """`credit`: None for as much as the program needs. `confirm`: the mode, if it is not the session's."""
         name = session.confirm if confirm is None else checks.confirm_mode(confirm)
         make_mode, pace = MODES[name]
-        self.session = session
-        self.destination = destination
-        self.subscription = subscription
+        self.session, self.destination, self.subscription = session, destination, subscription
         self.number = session.next_receiver()
         self.held = Held()
         self.buffer = ReceiveBuffer(destination, session.connection.server_time.now_ms)
-        self.credit = make_credit(session, self.number, credit, credit_bytes, self.buffer.handed_last)
+        self._loop = session.connection.loop
+        self.credit = ReceiveCredit(session, self.number, credit, credit_bytes, self.buffer.handed_last, self._loop.time)
+        self.prefetch = PrefetchWatch(self, is_shared=kind == "queue" or asked.is_shared)
         self.mode = make_mode(session, name, pace, self.buffer, self.credit, self._until_one_is_here, timeout)
         self.outbox = VerdictOutbox(session, self.number, destination, self.held, self.end, self.buffer.handed_last)
         self.verdicts = VerdictBuffer(session.connection.loop, self.outbox, self.held, self.mode, self._refusal)
-        self._kind: Kind = kind
-        self._asked = asked
-        self._loop = session.connection.loop
+        self._kind, self._asked = kind, asked
         self._end: HoldfastError | None = Closed(NOT_OPEN)
         self._was_opened = False
-        self._is_careful = False  # events come one at a time
+        self._made_at = 0  # which subscription of this name it is; 0 where the server does not say
         self._waiters = Waiters()  # for an event, or the end
         self.is_recovered = False  # the program gave everything back itself, by recovering
 
@@ -110,14 +109,14 @@ class Receiver:
         while True:
             try:
                 asked_s = self._loop.time()
-                await self.session.ask_again(self.attaching, deadline - asked_s)
-                self.credit.note_round_trip(self._loop.time() - asked_s)
+                self._attached(await self.session.ask_again(self.attaching, deadline - asked_s))
+                self.credit.window.note_round_trip(self._loop.time() - asked_s)
                 break
             except OutcomeUnknown:
                 self.session.detach_later(self.number)
                 raise
             except SubscriptionInUse as problem:
-                await self._until_given_up(problem, deadline)
+                await until_given_up(problem, deadline)
         self._was_opened, self._end = True, None
         self.session.receivers[self.number] = self
         self.credit.count_anew()
@@ -183,16 +182,18 @@ class Receiver:
         self._asked = self._asked._replace(replace=False, take_over=False)
         while True:
             try:
-                answer = await self.session.ask_now(self.attaching, deadline, self.session.number)
-                return Ranges.from_bytes(answer.get("lost", b"")) if isinstance(answer, dict) else Ranges()
+                return self._attached(await self.session.ask_now(self.attaching, deadline, self.session.number))
             except SubscriptionInUse as problem:  # our own former session may still be on its way out
-                await self._until_given_up(problem, deadline)
+                await until_given_up(problem, deadline)
 
-    async def _until_given_up(self, problem: SubscriptionInUse, deadline: float) -> None:
-        """Wait a little if the present receiver has lost its link: the server soon gives it up, unless it comes back."""
-        if not problem.fields.get("is_holder_away") or self._loop.time() + IN_USE_AGAIN_S >= deadline:
-            raise problem
-        await asyncio.sleep(IN_USE_AGAIN_S)
+    def _attached(self, answer: Any) -> Ranges:
+        """The events that it holds no longer. SubscriptionRemoved if its durable subscription was gone, and is made anew."""
+        told = answer if isinstance(answer, dict) else {}
+        before, self._made_at = self._made_at, told.get("made_at", 0)
+        if before and self._made_at != before and self.subscription and self._asked.is_durable:
+            self.session.detach_later(self.number)
+            raise SubscriptionRemoved(REMOVED.format(self.subscription, self.destination), subscription=self.subscription)
+        return Ranges.from_bytes(told.get("lost", b""))
 
     # --- handing out -------------------------------------------------------------------------------------------------
 
@@ -211,9 +212,10 @@ class Receiver:
         deadline = None if timeout is None else self._loop.time() + timeout
         try:
             while self._end is None:
+                self.prefetch.asked()
                 if buffer.paused is None and (buffer.index < buffer.ready or self._step()):
                     if not buffer.is_delicate:
-                        self.credit.work(buffer.index + 1)
+                        self.credit.hand(buffer.index + 1)
                         return
                     await self._tell_before(deadline)
                 else:
@@ -247,7 +249,7 @@ class Receiver:
         """No event is here. If events come one at a time, because one before may have ended the program, ask for the next."""
         if self.buffer.paused is None:
             self.credit.wait()
-        if self._is_careful:
+        if self.credit.is_careful:
             self.outbox.flush()
             self.credit.grant_used()
         elif self.mode.pace.is_sent_when_idle:
@@ -271,9 +273,9 @@ class Receiver:
     # --- from the session --------------------------------------------------------------------------------------------
 
     def delivered(self, slices: Sequence[Slice], body: Buffer, is_careful: bool = False) -> None:
-        if self._end is not None or self.credit.is_paused:  # paused: what is under way is given back
+        if self._end is not None:
             return
-        self._is_careful = is_careful
+        self.credit.is_careful = is_careful
         view, at, generation = memoryview(body), 0, self.verdicts.generation
         try:
             for each in slices:
@@ -287,11 +289,13 @@ class Receiver:
                 self.outbox.delivered(each.first, last)
                 self.outbox.verdicts.handed(each.first, last, each.is_adjoining)
                 found = (each.first, each.events, each.deliveries, each.length)
-                said = (each.destination, each.deaths, each.accepted_us)
+                said = (each.destination, each.deaths, each.accepted_us, each.is_returned)
                 self.buffer.append(ReceivedSlice(self, batch, *found, generation, *said))
         except HoldfastError as problem:
             self.end(problem)
             self.session.detach_later(self.number)
+        if self._end is None:
+            self.prefetch.delivered()
         self._waiters.wake()
 
     def end(self, error: HoldfastError) -> None:
@@ -301,6 +305,7 @@ class Receiver:
         self._stop_handing_out()
 
     def _stop_handing_out(self) -> None:
+        self.prefetch.stop()
         self._waiters.wake()
 
     def interrupt(self, error: HoldfastError) -> None:
@@ -346,21 +351,26 @@ class Receiver:
                 self.held.remove(first, last)
             self.outbox.lose(lost)
         self.credit.count_anew(self.buffer.unused())
-        if self.buffer.paused is None:
+        if self.is_taking:
             self.credit.grant()
 
     def go_on(self) -> None:
         """The whole session is resumed: grant the credit and send the verdicts that waited for it."""
-        if self.buffer.paused is None:
+        if self.is_taking:
             self.credit.grant_due()
         self.outbox.flush()
 
-    # --- recovering: see `recovery` ----------------------------------------------------------------------------------
+    @property
+    def is_taking(self) -> bool:
+        """What comes is for the program: it is neither being recovered nor given back."""
+        return self.buffer.paused is None and self.prefetch.kept is None
 
     @property
     def is_asked(self) -> bool:
         """The program waits for an event."""
         return bool(self._waiters)
+
+    # --- recovering: see `recovery` ----------------------------------------------------------------------------------
 
     async def give_back(self, deadline: float) -> None:
         """Release events that were seen and are undecided, and wait until that, and every verdict, is applied."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from holdfast.client.receiving.verdict_outbox import VerdictOutbox
 
 Verdict = Literal["confirm", "release", "reject"]
+Code = Literal["", "unreadable", "failed"]  # of a reject; "" for one that the program said
 
 
 class Settlement(NamedTuple):
@@ -34,7 +35,7 @@ class Settlement(NamedTuple):
     delay_ms: int = 0
     reason: str = ""
     is_counted: bool = True
-    code: Literal["", "unreadable"] = ""
+    code: Code = ""
     events: int = 0  # how many it is about; 0: nobody wants to hear which of them came too late
     number: int = 0  # counts the settlements of its receiver, once it was sent
     wait: Literal["", "back-off", "exact"] = ""  # of a release that the program said: without a delay, or with one
@@ -54,7 +55,7 @@ class VerdictRanges:
         self.end = -1  # of the confirmed range that grows; -1 when none does
         self._begin = 0
         self._confirmed: list[tuple[int, int]] = []
-        self._others: dict[tuple[Verdict, int | None, str], list[tuple[int, int]]] = {}
+        self._others: dict[tuple[Verdict, int | None, str, Code], list[tuple[int, int]]] = {}
         self._adjoining: dict[int, int] = {}  # first of a slice: last of the slice it adjoins
         self._newest = 0
 
@@ -85,9 +86,9 @@ class VerdictRanges:
             self._confirmed.append((self._begin, self.end))
             self.end = -1
 
-    def note(self, verdict: Verdict, position: int, delay_ms: int | None, reason: str) -> None:
+    def note(self, verdict: Verdict, position: int, delay_ms: int | None, reason: str, code: Code = "") -> None:
         self._adjoining.pop(position, None)
-        self._others.setdefault((verdict, delay_ms, reason), []).append((position, position))
+        self._others.setdefault((verdict, delay_ms, reason, code), []).append((position, position))
         self.noted += 1
 
     def take(self) -> list[Settlement]:
@@ -97,9 +98,10 @@ class VerdictRanges:
         if self._confirmed:
             others = sum(map(len, self._others.values()))
             made.append(Settlement("confirm", Ranges.gather(self._confirmed), events=self.noted - others))
-        for (verdict, delay_ms, reason), positions in self._others.items():
+        for (verdict, delay_ms, reason, code), positions in self._others.items():
             wait: Literal["back-off", "exact"] = "back-off" if delay_ms is None else "exact"
-            made.append(Settlement(verdict, Ranges.gather(positions), delay_ms or 0, reason, events=len(positions), wait=wait))
+            which = Ranges.gather(positions)
+            made.append(Settlement(verdict, which, delay_ms or 0, reason, code=code, events=len(positions), wait=wait))
         self._confirmed = []
         self._others = {}
         self.noted = 0
@@ -172,14 +174,14 @@ class VerdictBuffer:
             self._flush_soon()
 
     def note(
-        self, verdict: Verdict, position: int, generation: int, delay_ms: int | None = None, reason: str = ""
+        self, verdict: Verdict, position: int, generation: int, delay_ms: int | None = None, reason: str = "", code: Code = ""
     ) -> Awaitable[None]:
         if generation != self.generation:
             self._note_too_late(position)
         else:
             if not self._mode.is_by_event:
                 self._mode.decide(position)
-            self._ranges.note(verdict, position, delay_ms, reason)
+            self._ranges.note(verdict, position, delay_ms, reason, code)
             self._flush_soon()
         return self.noted
 

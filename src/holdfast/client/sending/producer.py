@@ -264,6 +264,9 @@ class Producer:
         if numbers.hole is not None and not outbox.in_flight:
             self._mend()
 
+    def channel_changed(self) -> None:
+        """Change nothing yet: a session that is not resumed begins its producer anew."""
+
     def begin_anew(self) -> None:
         """Refuse all that is in flight: the server has forgotten this producer, and whether they arrived is not known."""
         self._numbers.begin_anew()

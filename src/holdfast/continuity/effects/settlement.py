@@ -10,14 +10,8 @@ from holdfast.client.client import Client
 from holdfast.continuity import register
 from holdfast.continuity.domain import HISTORY
 from holdfast.continuity.effects.effect_events import Outcome, decode_outcome, encode, identity_of, outcome_fields
+from holdfast.continuity.errors import NotInDoubt
 from holdfast.continuity.machines.effects import Result
-from holdfast.errors import Refused
-
-
-class NotInDoubt(Refused):
-    """The effect was never begun, or what became of it is known: there is nothing to settle."""
-
-    code = "not-in-doubt"
 
 
 async def settle(client: Client, name: str, key: str, result: Result | None) -> None:

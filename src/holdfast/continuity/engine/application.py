@@ -23,8 +23,8 @@ from typing import Any
 
 from holdfast.continuity.answer import HOP_BY_HOP
 from holdfast.continuity.engine.engine import Engine
-from holdfast.continuity.engine.refusal import NotAnswered, NotTaken, ReEntry
 from holdfast.continuity.engine.under_way import AnswerCut, Transaction
+from holdfast.continuity.errors import NotAnswered, NotTaken, ReEntry
 from holdfast.continuity.request import Headers
 
 Scope = MutableMapping[str, Any]

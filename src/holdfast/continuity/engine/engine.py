@@ -29,10 +29,10 @@ from holdfast.continuity.domain import Domain, Route
 from holdfast.continuity.engine.disagreements import DISAGREEMENT, Disagreements
 from holdfast.continuity.engine.given_answers import GivenAnswers
 from holdfast.continuity.engine.reads import Reads
-from holdfast.continuity.engine.refusal import NotAnswered, NotTaken, ReEntry
 from holdfast.continuity.engine.servers import Servers
 from holdfast.continuity.engine.sessions import Sessions
 from holdfast.continuity.engine.under_way import Transaction, UnderWay
+from holdfast.continuity.errors import NotAnswered, NotTaken, ReEntry
 from holdfast.continuity.link.answer_server import AnswerServer, ListenerLink
 from holdfast.continuity.link.frame import Answered, Message, Seen, State
 from holdfast.continuity.link.frame import Resume as ResumeFrame

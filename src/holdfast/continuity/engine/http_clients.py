@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.continuity.answer import HOP_BY_HOP, Answer
 from holdfast.continuity.engine.engine import Engine
-from holdfast.continuity.engine.refusal import NotAnswered, NotTaken
+from holdfast.continuity.errors import NotAnswered, NotTaken
 from holdfast.continuity.request import Headers
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from typing import NamedTuple, Self
 
 import crc32c
 
-from holdfast.errors import StoreDamaged
+from holdfast.continuity.errors import StoreDamaged
 
 SLOT_BYTES = 512
 CALLS_AT = 4096

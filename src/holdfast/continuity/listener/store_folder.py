@@ -10,8 +10,9 @@ from pathlib import Path
 
 import msgspec
 
+from holdfast.continuity.errors import StoreDamaged, StoreInUse, WrongStore
 from holdfast.continuity.listener.mark_file import Mark, MarkFile
-from holdfast.errors import StoreDamaged, StoreInUse, UnknownVersion, WrongStore
+from holdfast.errors import UnknownVersion
 
 VERSION = 1
 

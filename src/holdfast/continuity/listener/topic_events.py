@@ -19,6 +19,7 @@ import msgspec
 from holdfast.client.receiving.received_event import ReceivedEvent
 from holdfast.continuity import request
 from holdfast.continuity.domain import Domain
+from holdfast.continuity.errors import StoreDamaged
 from holdfast.continuity.listener.record import Record
 from holdfast.continuity.listener.requests_in_order import Entry, RequestsInOrder, request_in
 from holdfast.continuity.listener.store import Store
@@ -27,7 +28,6 @@ from holdfast.continuity.machines.change import Change, Effect, Refused
 from holdfast.continuity.machines.known_keys import KnownKeys
 from holdfast.continuity.machines.membership import Membership
 from holdfast.continuity.machines.order_keys import keys_in_order
-from holdfast.errors import StoreDamaged
 
 log = logging.getLogger("holdfast.continuity")
 

@@ -21,7 +21,8 @@ from holdfast.event.selector.selector import stored_selector
 TAKEN_OVER = "another receiver of the same user took this subscription over, and gets what was held; discard unconfirmed work"
 
 
-def attach(state: State, entry: int, command: commands.Attach, payload: memoryview, effects: Effects) -> None:
+def attach(state: State, entry: int, command: commands.Attach, payload: memoryview, effects: Effects) -> int:
+    """Attach a receiver: the entry that made the subscription; 0 for a queue."""
     queue = state.catalog.queue(command.destination, command.subscription)
     for holder in _check_attach(state, command, queue):
         _detach(state, state.sessions()[holder[0]], holder[1], TAKEN_OVER, effects)
@@ -31,6 +32,7 @@ def attach(state: State, entry: int, command: commands.Attach, payload: memoryvi
     if command.is_owner:
         queue.receivers.own((command.session, command.receiver))
     effects.append(Attached(command.session, command.receiver, queue.key, command.selector))
+    return queue.made_at if isinstance(queue, Subscription) else 0
 
 
 def _check_attach(state: State, command: commands.Attach, queue: Queue) -> list[Holder]:

@@ -20,6 +20,8 @@ from holdfast.destination.applying import subscribing
 from holdfast.destination.applying.managing import check_kind, make, set_settings
 from holdfast.destination.effect import BacklogCreated
 from holdfast.destination.name import check_destination
+from holdfast.destination.removal import NAMES as LIMIT_NAMES
+from holdfast.destination.removal import NO_LIMITS, Limits
 from holdfast.destination.settings import changed
 from holdfast.destination.state.queue import Queue
 from holdfast.destination.state.state import Effects, State
@@ -70,14 +72,26 @@ def ensure_subscription(
     if not isinstance(found, Subscription):
         subscribing.subscribe(state, entry, command, payload, effects)
         return "created"
-    has = {"selector": found.terms.selector, "shared": found.terms.is_shared, "no_local": found.terms.no_local}
+    before = found.terms.limits
+    has: dict[str, Any] = {"selector": found.terms.selector, "shared": found.terms.is_shared, "no_local": found.terms.no_local}
     given = {"selector": _text(command.selector), "shared": command.is_shared, "no_local": command.no_local}
     asked = {name: given[name] if name in command.given else has[name] for name in _TERMS}
-    differing: dict[str, tuple[Any, Any]] = {name: (has[name], asked[name]) for name in _TERMS if has[name] != asked[name]}
+    limits = _limits(before, command)
+    limits.check()
+    has, asked = {**has, **before.describe()}, {**asked, **limits.describe()}
+    differing: dict[str, tuple[Any, Any]] = {name: (has[name], asked[name]) for name in has if has[name] != asked[name]}
     if differing and found.is_durable and not command.update:
         raise _differ(found.title, differing, subscription=found.name)
-    wanted = replace(command, **{field: asked[name] for name, field in _TERMS.items()})
-    return "changed" if subscribing.subscribe(state, entry, wanted, payload, effects) else "unchanged"
+    wanted = replace(command, **{field: asked[name] for name, field in _TERMS.items()}, limits=limits)
+    is_new = subscribing.subscribe(state, entry, wanted, payload, effects)
+    return "changed" if is_new or limits != before else "unchanged"
+
+
+def _limits(has: Limits, command: commands.EnsureSubscription) -> Limits:
+    """The limits that are asked for: those given, and for the others those that there are."""
+    asked = command.limits or NO_LIMITS
+    given = {field: getattr(asked, field) for name, field in LIMIT_NAMES.items() if name in command.given}
+    return has._replace(**given)
 
 
 def _text(selector: str) -> str:
@@ -87,8 +101,14 @@ def _text(selector: str) -> str:
 
 def _differ(title: str, differing: dict[str, tuple[Any, Any]], **fields: Any) -> SettingsDiffer:
     named = ", ".join(f"{name} is {_shown(has)} and {_shown(asked)} was asked for" for name, (has, asked) in differing.items())
+    what_next = "ask for what it has, or say update=True (--update) to change it"
+    if "shared" in differing:
+        what_next = (
+            "ask for what it has; shared cannot be changed: delete it first, or say update=True, replace=True "
+            "(--update --replace), which loses what waits in it"
+        )
     return SettingsDiffer(
-        f"{title} is there with other settings: {named}; ask for what it has, or say update=True (--update) to change it",
+        f"{title} is there with other settings: {named}; {what_next}",
         **fields,
         **{name: has for name, (has, _) in differing.items()},
         **{f"{name}_asked": asked for name, (_, asked) in differing.items()},

@@ -133,12 +133,13 @@ def end_temporary(state: State, name: str, reason: str, effects: Effects) -> Non
     state.sessions()[owner].destinations.remove(name)
 
 
-def remove(state: State, queue: Queue, reason: str, effects: Effects) -> None:
-    """Remove a queue or subscription, and close its receivers with the reason. The caller decides on the events that waited."""
+def remove(state: State, queue: Queue, reason: str, effects: Effects, code: str = "detached") -> None:
+    """Remove a queue or subscription, and close its receivers with the reason and the code of an error. The caller decides on the
+    events that waited."""
     sessions = state.sessions()
     for (session, receiver), _ in queue.receivers:
         del sessions[session].receivers[receiver]
-        effects.append(DetachedReceiver(session, receiver, queue.key, reason))
+        effects.append(DetachedReceiver(session, receiver, queue.key, reason, code))
     if isinstance(queue, Subscription) and queue.owner:
         sessions[queue.owner].subscriptions.remove(queue.key)
     state.catalog.remove_queue(queue)

@@ -3,6 +3,7 @@
     asked for                     existing                             what happens
     a subscription                none                                 made
     the same                      the same                             nothing; a new client takes over what `no_local` means
+    other limits                  with or without receivers            they hold from now on; if none are given, those it has
     another selector, no_local    with receivers                       refused
                                   empty, or `replace` is said          replaced: deleted with its events, and made again
                                   events wait in it                    refused, with the count
@@ -23,8 +24,9 @@ from __future__ import annotations
 
 from holdfast.destination import command as commands
 from holdfast.destination.applying.managing import counted, remove
-from holdfast.destination.effect import BacklogCreated, Placed
+from holdfast.destination.effect import BacklogCreated, Configured, Placed
 from holdfast.destination.name import check_subscription
+from holdfast.destination.removal import NO_LIMITS, Limits
 from holdfast.destination.state.state import Effects, State
 from holdfast.destination.state.subscription import PatternSubscription, Subscription, Terms, key_of, pattern_of
 from holdfast.destination.state.topic import Topic
@@ -32,8 +34,10 @@ from holdfast.errors import NotEmpty, Refused, SubscriptionInUse
 from holdfast.event.pattern import Pattern
 from holdfast.event.selector.selector import stored_selector
 
+Subscribing = commands.Subscribe | commands.EnsureSubscription
 
-def subscribe(state: State, entry: int, command: commands.Subscribe, payload: memoryview, effects: Effects) -> bool:
+
+def subscribe(state: State, entry: int, command: Subscribing, payload: memoryview, effects: Effects) -> bool:
     """Subscribe: whether the subscription is new."""
     terms = _terms(command)
     where = state.catalog.topic(command.topic) if command.match == "name" else pattern_of(command.topic, command.match)
@@ -42,6 +46,7 @@ def subscribe(state: State, entry: int, command: commands.Subscribe, payload: me
     found = state.catalog.queues.get((where.name if isinstance(where, Topic) else key_of(where), command.name))
     if isinstance(found, Subscription):
         if _is_kept(found, terms, command.replace):
+            _keep(state, found, terms, command.limits, effects)
             return False
         remove(state, found, "replaced", effects)
         state.forget_unneeded()
@@ -97,7 +102,7 @@ def make(state: State, where: Topic | Pattern, name: str, terms: Terms, made_at:
     return added
 
 
-def _terms(command: commands.Subscribe) -> Terms:
+def _terms(command: Subscribing) -> Terms:
     is_own = not command.is_durable and not command.is_shared
     check_subscription(command.name, is_own)
     if is_own and not command.session:
@@ -107,6 +112,8 @@ def _terms(command: commands.Subscribe) -> Terms:
             "a shared subscription has receivers of several clients and no own events to leave out; leave no_local out",
             subscription=command.name,
         )
+    if command.limits is not None:
+        command.limits.check()
     selector = stored_selector(command.selector)
     if selector is not None:
         selector.ready()
@@ -117,10 +124,11 @@ def _terms(command: commands.Subscribe) -> Terms:
         selector.text if selector else "",
         command.no_local,
         command.client if command.no_local else "",
+        command.limits or NO_LIMITS,
     )
 
 
-def _check_temporary(topic: Topic, command: commands.Subscribe) -> None:
+def _check_temporary(topic: Topic, command: Subscribing) -> None:
     if topic.owner and (command.is_durable or command.is_shared):
         raise Refused(
             f"temporary topic '{topic.name}' goes with its client, and so do its subscriptions: leave the name out, "
@@ -139,10 +147,10 @@ def _is_kept(found: Subscription, terms: Terms, replace: bool | None) -> bool:
             + (f" (replace=True, --replace, replaces it: {counted(waiting)})" if terms.is_durable and found.is_durable else ""),
             subscription=found.name,
             waiting=waiting,
+            shared=found.terms.is_shared,
+            shared_asked=terms.is_shared,
         )
     if is_same_kind and terms.choice == found.terms.choice:
-        if not len(found.receivers):
-            found.terms = terms
         return True
     if len(found.receivers):
         raise SubscriptionInUse(
@@ -158,6 +166,15 @@ def _is_kept(found: Subscription, terms: Terms, replace: bool | None) -> bool:
             waiting=waiting,
         )
     return False
+
+
+def _keep(state: State, found: Subscription, terms: Terms, limits: Limits | None, effects: Effects) -> None:
+    """Keep the existing one. A new client takes over what `no_local` means; limits that are given hold from now on."""
+    before = found.terms
+    limits = before.limits if limits is None else limits
+    state.catalog.change_terms(found, (before if len(found.receivers) else terms)._replace(limits=limits))
+    if limits != before.limits:
+        effects.append(Configured(found.topic))
 
 
 def unsubscribe(state: State, entry: int, command: commands.Unsubscribe, payload: memoryview, effects: Effects) -> None:

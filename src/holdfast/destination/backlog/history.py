@@ -1,6 +1,7 @@
 """The history of a backlog: how often waiting events were delivered before, and when they may be delivered again (rule 5).
 
-    returns       positions that came back, counted: a program was handed them
+    returns       positions that came back, and how often a program had been handed them: 0 where it never was, as far as known.
+                  Such an event comes again out of its order, so it is marked as redelivered, and is not counted (ADR 13)
     in hand       positions that the primary noted before it handed them out, and to whom: counted if it dies before there is
                   a verdict on them (see `crash_care`)
     reasons       why positions came back the last time somebody said it
@@ -27,6 +28,7 @@ class History:
         self.returns: Runs[int] = Runs()
         self.reasons: Runs[str] = Runs()
         self.often = 0  # events that came back more than `OFTEN` times; derived from `returns`
+        self.counted = 0  # events that came back and were counted; derived from `returns`
         self.not_before: Runs[int] = Runs()
         self.in_hand: Runs[Holder] = Runs()
         self.marks: list[int] = []
@@ -34,6 +36,8 @@ class History:
     def give_back(self, first: int, last: int, not_before_ms: int, is_counted: bool, reason: str = "") -> None:
         if is_counted:
             self._count(first, last)
+        else:
+            self._mark(first, last)
         if reason:
             self.reasons.put(first, last, reason)
         self.in_hand.cut(first, last)
@@ -43,15 +47,23 @@ class History:
 
     def _count(self, first: int, last: int) -> None:
         for low, high, count in self.returns.filled(first, last, 0):
+            self._note(high - low + 1, count, -1)
             self.put_returns(low, high, count + 1)
-            if count > OFTEN:
-                self.often -= high - low + 1
+
+    def _mark(self, first: int, last: int) -> None:
+        for low, high, count in self.returns.filled(first, last, -1):
+            if count < 0:
+                self.returns.put(low, high, 0)
 
     def put_returns(self, first: int, last: int, count: int) -> None:
-        """Say how often these, of which nothing is counted in `often`, came back."""
+        """Say how often these, of which nothing is noted, came back."""
         self.returns.put(first, last, count)
-        if count > OFTEN:
-            self.often += last - first + 1
+        self._note(last - first + 1, count, 1)
+
+    def _note(self, events: int, count: int, sign: int) -> None:
+        """So many more, or fewer, events came back so often."""
+        self.counted += sign * events if count else 0
+        self.often += sign * events if count > OFTEN else 0
 
     def begin_epoch(self) -> None:
         """The former primary is gone: the events that it noted as in hand were delivered once more."""
@@ -80,7 +92,7 @@ class History:
         if self.returns:
             for first, last in spans:
                 for low, high, count in self.returns.cut(first, last):
-                    self.often -= high - low + 1 if count > OFTEN else 0
+                    self._note(high - low + 1, count, -1)
 
     def marks_from(self, oldest_place: int) -> list[int]:
         """Marks before the oldest place that waits mean nothing any more."""
@@ -88,6 +100,14 @@ class History:
 
     def is_empty_for(self, first: int) -> bool:
         return not self.marks and not self.returns.has(first >> INDEX_BITS)
+
+    def marked_until(self, first: int, last: int) -> tuple[int, bool]:
+        """How far first .. last are alike in whether they came back, and whether they did."""
+        runs = self.returns.over(first, last)
+        if not runs:
+            return last, False
+        low, high, _ = runs[0]
+        return (high, True) if low == first else (low - 1, False)
 
     def deliveries_over(self, first: int, last: int, place: int) -> list[Run[int]]:
         """How often first .. last, which begin at a place, were delivered before, in runs."""

@@ -36,7 +36,7 @@ class CrashCare:
 
     def allows_more(self, now_ms: int) -> bool:
         """A receiver that is not at work may be handed an event."""
-        is_one_for_all = self._left == FINISHED_MAX or bool(self._backlog.history.returns)
+        is_one_for_all = self._left == FINISHED_MAX or bool(self._backlog.history.counted)
         alone_until_ms = max(self._at_work.values(), default=0) if is_one_for_all else 0
         self.again_at_ms = alone_until_ms if alone_until_ms > now_ms else None
         return self.again_at_ms is None

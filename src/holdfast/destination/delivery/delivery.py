@@ -139,6 +139,10 @@ class Delivery:
             seen.put(first, first, True)
         return Ranges.gather((first, last) for first, last, _ in seen)
 
+    def unseen(self, holder: Holder) -> Ranges:
+        """The events it holds that are not `seen`. Its program may have been handed some, if its client had not said so yet."""
+        return self.held(holder).without(self.seen(holder))
+
     def held(self, holder: Holder) -> Ranges:
         receiver = self._receivers.get(holder)
         return Ranges.gather(self._held_by(receiver)) if receiver else Ranges()
@@ -152,10 +156,11 @@ class Delivery:
     def holders(self) -> list[Holder]:
         return list(self._receivers)
 
-    def grant(self, holder: Holder, events: int, bytes: int) -> None:
+    def grant(self, holder: Holder, events: int, bytes: int, withdrawn: int = 0) -> None:
+        """The holder may be handed so many more. `withdrawn`: and so many fewer, of which some may be on their way already."""
         receiver = self._receivers.get(holder)
         if receiver is not None:
-            receiver.events += events
+            receiver.events += events - withdrawn
             receiver.bytes += bytes
             if self._crash_care is not None:
                 self._crash_care.free(receiver)

@@ -32,12 +32,13 @@ from holdfast.event.position import INDEX_BITS
 
 
 class HandoutSlice(NamedTuple):
-    """A run of positions of one batch that were delivered equally often. `is_adjoining` as in a frame's `Slice`."""
+    """A run of positions of one batch that were delivered equally often. The last two fields as in a frame's `Slice`."""
 
     first: int
     events: int
     deliveries: int
     is_adjoining: bool
+    is_returned: bool = False
 
 
 class Handout(NamedTuple):
@@ -86,19 +87,19 @@ class Handouts:
     def _next_slice(self, receiver: Receiver, wanted: int, now_ms: int) -> HandoutSlice | None:
         while (chosen := self.choice(receiver, now_ms)) is not None:
             first, last, lane = chosen.first, chosen.last, chosen.lane
-            end, deliveries = self._first_piece(first, last, wanted)
+            end, deliveries, is_returned = self._first_piece(first, last, wanted)
             is_adjoining = first == receiver.newest + 1 or (lane is not None and self._is_adjoining(lane, receiver, first))
             self._go_past(chosen, end, receiver, is_handed=deliveries is not None)
             if deliveries is not None:
                 self._state.hold(receiver, first, end)
                 receiver.take(first, end)
-                return HandoutSlice(first, end - first + 1, deliveries, is_adjoining)
+                return HandoutSlice(first, end - first + 1, deliveries, is_adjoining, is_returned)
         return None
 
     def _next_of(self, lane: Lane, receiver: Receiver, wanted: int, now_ms: int) -> HandoutSlice | None:
         """As `_next_slice`, where there is only one lane and all of it is fresh: most of what is ever handed out."""
         while (run := self._fresh(lane, now_ms)) is not None:
-            end, deliveries = self._first_piece(*run, wanted)
+            end, deliveries, is_returned = self._first_piece(*run, wanted)
             first = run[0]
             is_adjoining = first == receiver.newest + 1 or self._is_adjoining(lane, receiver, first)
             lane.go_past(end)
@@ -106,19 +107,22 @@ class Handouts:
                 lane.chain = (receiver, end)
                 self._state.hold(receiver, first, end)
                 receiver.take(first, end)
-                return HandoutSlice(first, end - first + 1, deliveries, is_adjoining)
+                return HandoutSlice(first, end - first + 1, deliveries, is_adjoining, is_returned)
             lane.chain = None
         return None
 
-    def _first_piece(self, first: int, last: int, wanted: int) -> tuple[int, int | None]:
-        """The end of the first events of a run that were delivered equally often, and how often; None for exhausted ones."""
-        end, deliveries = last, 0
+    def _first_piece(self, first: int, last: int, wanted: int) -> tuple[int, int | None, bool]:
+        """The end of the first events of a run that were delivered equally often, how often (None for exhausted ones), and
+        whether they came back although that was not counted."""
+        end, deliveries, is_returned = last, 0, False
         if self._backlog.has_history:
             _, end, deliveries = self._backlog.deliveries_over(first, last)[0]
+            if not deliveries:
+                end, is_returned = self._backlog.history.marked_until(first, end)
         if self._state.is_over_limit(deliveries):
             self._state.exhaust(first, end)
-            return end, None
-        return min(end, first + wanted - 1), deliveries
+            return end, None, False
+        return min(end, first + wanted - 1), deliveries, is_returned
 
     def _is_adjoining(self, lane: Lane, receiver: Receiver, first: int) -> bool:
         """No position that this receiver was not handed lies, or can come to lie, between what it was handed last and `first`."""

@@ -11,6 +11,7 @@ from holdfast.destination.applying.subscribing import make as make_subscription
 from holdfast.destination.backlog.backlog import Backlog
 from holdfast.destination.backlog.slots import Page
 from holdfast.destination.batch_traits import traits_of
+from holdfast.destination.removal import Limits
 from holdfast.destination.snapshots import assembly_parts, snapshot_parts
 from holdfast.destination.snapshots.snapshot import LEAD, LENGTH, MAGIC, VERSION
 from holdfast.destination.snapshots.snapshot_parts import Part
@@ -192,7 +193,7 @@ def _page(part: snapshot_parts.PageImage) -> Page:
 
 def _subscribe(state: State, part: snapshot_parts.SubscriptionImage) -> None:
     is_durable = not part.owner if part.is_durable is None else part.is_durable
-    terms = Terms(part.owner, is_durable, part.is_shared, part.selector, part.no_local, part.client)
+    terms = Terms(part.owner, is_durable, part.is_shared, part.selector, part.no_local, part.client, Limits(*part.limits))
     where = pattern_of_key(part.topic) or state.catalog.topic(part.topic)
     made = make_subscription(state, where, part.name, terms, part.made_at)
     made.confirmed_up_to = part.confirmed_up_to

@@ -138,7 +138,8 @@ def _destinations(state: State) -> Iterator[Part]:
             yield snapshot_parts.DestinationImage(*made, destination.accepted_count, destination.is_unconfigured)
     for queue in state.catalog.queues.values():
         if isinstance(queue, Subscription):
-            yield snapshot_parts.SubscriptionImage(queue.topic, queue.name, *queue.terms, queue.made_at, queue.confirmed_up_to)
+            added = (queue.made_at, queue.confirmed_up_to, queue.terms.limits)
+            yield snapshot_parts.SubscriptionImage(queue.topic, queue.name, *queue.terms[:6], *added)
         elif queue is not state.dead:
             made = (queue.name, queue.kind, queue.settings, queue.owner)
             yield snapshot_parts.DestinationImage(*made, 0, queue.is_unconfigured)

@@ -57,6 +57,7 @@ class SubscriptionImage(Part, frozen=True, tag=3):
     client: str = ""
     made_at: int = 0  # the entry that made it
     confirmed_up_to: int = 0  # a place: everything before it was confirmed at once
+    limits: tuple[int, int, int] = (0, 0, 0)  # see `removal`
 
 
 class BacklogImage(Part, frozen=True, tag=4):

@@ -19,7 +19,7 @@ from holdfast.destination.settings import Settings
 from holdfast.destination.state.dead import DeadQueue
 from holdfast.destination.state.queue import Queue
 from holdfast.destination.state.receivers import user_of
-from holdfast.destination.state.subscription import PatternSubscription, Subscription
+from holdfast.destination.state.subscription import PatternSubscription, Subscription, Terms
 from holdfast.destination.state.topic import Topic
 from holdfast.errors import NoSuchDestination, NoSuchSubscription, WrongKind
 
@@ -33,6 +33,7 @@ class Catalog:
     def __init__(self, bodies: Bodies) -> None:
         self._bodies = bodies
         self.has_selectors = False  # some subscription has, or had, one
+        self.limited: dict[BacklogKey, Subscription] = {}  # subscriptions that are removed past a limit
         self.dead = DeadQueue(bodies)
         self.destinations: dict[str, Destination] = {}
         self._temporaries: dict[str, int] = {}  # temporary destinations, by the user whose session owns them
@@ -161,6 +162,7 @@ class Catalog:
     def add_subscription(self, subscription: Subscription) -> None:
         self.has_selectors = self.has_selectors or subscription.selector is not None
         self.queues[subscription.key] = subscription
+        self._note_limits(subscription)
         if self._keys is not None:
             insort(self._keys, subscription.key)
         if isinstance(subscription, PatternSubscription):
@@ -168,8 +170,21 @@ class Catalog:
             for topic in self.topics():
                 topic.join(subscription)
 
+    def change_terms(self, subscription: Subscription, terms: Terms) -> None:
+        """Give a subscription other terms, which do not say otherwise which events it takes."""
+        subscription.terms = terms
+        subscription.configure(subscription.settings)
+        self._note_limits(subscription)
+
+    def _note_limits(self, subscription: Subscription) -> None:
+        if subscription.terms.limits.is_any:
+            self.limited[subscription.key] = subscription
+        else:
+            self.limited.pop(subscription.key, None)
+
     def remove_queue(self, queue: Queue) -> None:
         del self.queues[queue.key]
+        self.limited.pop(queue.key, None)
         if self._keys is not None and isinstance(queue, Subscription):
             del self._keys[bisect_left(self._keys, queue.key)]
         if isinstance(queue, PatternSubscription):

@@ -8,6 +8,7 @@ It also knows the deaths of each event:
     code              the reason for programs
     expired           its time to live was over
     redelivered       it was delivered as often as its destination allows
+    failed            the handler of a worker failed on it to the last of its tries
     rejected          a recipient refused it
     no-destination    the destination it was sent to does not exist
     deleted           its destination was deleted while it waited

@@ -55,7 +55,7 @@ class Queue:
         self._backlog: Backlog | None = None
         self.is_used = False  # something was placed or restored here; otherwise there is no backlog yet
         self._receivers: Receivers | None = None
-        if settings.bytes_max:
+        if self.counts_bytes:
             self.configure(settings)
         self.owner = ""  # the session it belongs to and goes with
         self.is_unconfigured = False  # it came into being on first use, and nobody has given it a setting
@@ -82,6 +82,11 @@ class Queue:
         return not self._receivers
 
     @property
+    def counts_bytes(self) -> bool:
+        """Whether a limit is set in bytes."""
+        return bool(self.settings.bytes_max)
+
+    @property
     def key(self) -> BacklogKey:
         return (self.name, "")
 
@@ -104,9 +109,9 @@ class Queue:
             self._backlog, self.is_used = other.backlog.copy(), True
 
     def configure(self, settings: Settings) -> None:
-        """Use these settings from now on. Batches placed while no high water was set in bytes are not counted in bytes."""
+        """Use these settings from now on. Batches placed while bytes were not counted are not counted later, either."""
         self.settings = settings
-        if not settings.bytes_max:
+        if not self.counts_bytes:
             if self._backlog is not None:
                 self._backlog.sizes = None
         elif self.backlog.sizes is None:

@@ -129,8 +129,12 @@ class State:
         key = self.receivers_of(session).get(receiver)
         if key is None:
             raise Detached(f"receiver {receiver} of session '{session}' is not attached; attach it first", receiver=receiver)
+        return self.fragment_in(self.backlog(key), where, index)
+
+    def fragment_in(self, backlog: Backlog, where: int, index: int) -> int:
+        """The entry of a fragment of the large event at position `where`, which waits in a backlog."""
         large = self.bodies.larges.get(position.entry_of(where))
-        if large is None or not self.backlog(key).is_waiting(where):
+        if large is None or not backlog.is_waiting(where):
             raise NoSuchPosition(f"no large event at position {where} waits here; it is finished, or never was", position=where)
         if not 0 <= index < len(large.fragments):
             raise NoSuchPosition(

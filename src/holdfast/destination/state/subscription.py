@@ -10,6 +10,7 @@ Events that wait in a subscription that ends are not dead: its recipient wants n
 
     selector       it takes only events for which the condition is TRUE; the others are not meant for it
     no_local       it takes no events of its own client
+    limits         past one of them it is removed, instead of holding producers back (see `removal`)
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, Literal, NamedTuple
 from holdfast.destination.backlog.bodies import Bodies
 from holdfast.destination.effect import BacklogKey, Holder
 from holdfast.destination.name import check_letters
+from holdfast.destination.removal import NO_LIMITS, Limits
 from holdfast.destination.settings import Settings
 from holdfast.destination.state.queue import Queue
 from holdfast.destination.state.receivers import user_of
@@ -38,6 +40,7 @@ class Terms(NamedTuple):
     selector: str = ""
     no_local: bool = False
     client: str = ""  # with no_local: the client whose events it does not take
+    limits: Limits = NO_LIMITS
 
     @property
     def kind(self) -> str:
@@ -57,9 +60,9 @@ class Subscription(Queue):
     kind = "subscription"
 
     def __init__(self, topic: str, name: str, settings: Settings, bodies: Bodies, terms: Terms | None = None) -> None:
+        self.terms = terms or Terms()
         super().__init__(name, settings, bodies)
         self.topic = topic
-        self.terms = terms or Terms()
         self.owner = self.terms.owner
         self.made_at = 0  # the entry that made it: a subscription made again is another one
         self.confirmed_up_to = 0  # a place: everything before it was confirmed at once (see `places`)
@@ -85,6 +88,19 @@ class Subscription(Queue):
     @property
     def goes_with_its_last_receiver(self) -> bool:
         return not self.terms.is_durable and not self.owner
+
+    @property
+    def counts_bytes(self) -> bool:
+        return bool(self.settings.bytes_max or self.terms.limits.bytes)
+
+    def limit_passed(self, oldest: int = 0) -> str:
+        """Which of its limits is passed, in a sentence; "" for none. `oldest` is the entry of an event that has waited too long,
+        if it still waits."""
+        limits = self.terms.limits
+        if not limits.is_any or not self.is_used:
+            return ""
+        size = self.backlog.sizes.total if self.backlog.sizes is not None else 0
+        return limits.passed(self.backlog.waiting, size, bool(oldest) and self.backlog.needs(oldest))
 
     @property
     def is_for_one(self) -> bool:
@@ -131,6 +147,7 @@ class Subscription(Queue):
             "is_shared": self.terms.is_shared,
             "no_local": self.terms.no_local,
             "selector": self.terms.selector or None,
+            **self.terms.limits.describe(),
             "pattern": None,
         }
 

@@ -49,6 +49,7 @@ def _delete(asked: arguments.Delete, now_ms: int) -> Maker:
 
 def _subscribe(asked: arguments.Subscribe, now_ms: int) -> Maker:
     parse_optional(asked.selector)
+    limits, _ = asked.limits()
     return lambda origin, token: command.Subscribe(
         asked.topic,
         asked.name,
@@ -61,6 +62,7 @@ def _subscribe(asked: arguments.Subscribe, now_ms: int) -> Maker:
         asked.shared,
         asked.no_local,
         replace=asked.replace,
+        limits=limits,
     )
 
 
@@ -70,7 +72,8 @@ def _subscribe_like(asked: arguments.SubscribeLike, now_ms: int) -> Maker:
 
 def _ensure_subscription(asked: arguments.EnsureSubscription, now_ms: int) -> Maker:
     parse_optional(asked.selector or "")
-    given = [name for name in ("selector", "shared", "no_local") if getattr(asked, name) is not None]
+    limits, limited = asked.limits()
+    given = [*(name for name in ("selector", "shared", "no_local") if getattr(asked, name) is not None), *limited]
     return lambda origin, token: command.EnsureSubscription(
         asked.topic,
         asked.name,
@@ -85,6 +88,7 @@ def _ensure_subscription(asked: arguments.EnsureSubscription, now_ms: int) -> Ma
         replace=asked.replace,
         given=given,
         update=asked.update,
+        limits=limits,
     )
 
 

@@ -18,6 +18,8 @@ from msgspec import UNSET
 
 from holdfast.access.access_list import Action
 from holdfast.destination.name import DEAD, check_letters, is_temporary
+from holdfast.destination.removal import NAMES as LIMIT_NAMES
+from holdfast.destination.removal import Limits
 from holdfast.destination.settings import Settings, duration_ms
 from holdfast.destination.state.subscription import Match, key_of_where, where_of
 from holdfast.errors import BadSetting
@@ -153,7 +155,23 @@ class OfTopic(Arguments, frozen=True, kw_only=True):
         return Touched("manage", self.where)
 
 
-class Subscribe(OfTopic, frozen=True, kw_only=True):
+class Limited(OfTopic, frozen=True, kw_only=True):
+    """The limits past which a subscription is removed; None: not given. `Limits` says what is wrong with a value."""
+
+    remove_after_events: int | None = None
+    remove_after_bytes: int | None = None
+    remove_after: str | float | None = None  # a duration
+
+    def limits(self) -> tuple[Limits | None, list[str]]:
+        """The limits, None if none is given, and which are; BadSetting for a wrong value."""
+        given = [name for name in LIMIT_NAMES if getattr(self, name) is not None]
+        age_ms = 0 if self.remove_after is None else duration_ms(self.remove_after, "remove_after")
+        limits = Limits(self.remove_after_events or 0, self.remove_after_bytes or 0, age_ms)
+        limits.check()
+        return limits if given else None, given
+
+
+class Subscribe(Limited, frozen=True, kw_only=True):
     name: str
     selector: str = ""
     shared: bool = False
@@ -167,7 +185,7 @@ class SubscribeLike(OfTopic, frozen=True, kw_only=True):
     replace: bool = False
 
 
-class EnsureSubscription(OfTopic, frozen=True, kw_only=True):
+class EnsureSubscription(Limited, frozen=True, kw_only=True):
     """Terms that are None are not given."""
 
     name: str
@@ -339,6 +357,7 @@ def _said(annotation: Any) -> str:
         int: "a whole number",
         int | None: "a whole number",
         str | None: "text",
+        str | float | None: "a duration such as 10m, or a number of seconds",
         list[str]: "a list of texts",
         tuple[str, str]: "a topic and a name",
     }

@@ -32,6 +32,7 @@ from holdfast.node.administration.arguments import DropStages
 from holdfast.node.clients.destination_checks import check_send
 from holdfast.node.login.permission import check_access
 from holdfast.node.message_manager_view import MessageManagerView
+from holdfast.node.settings import shown_size
 from holdfast.session.session import Session, owner_of, stages_of
 from holdfast.wire import frame
 
@@ -141,9 +142,10 @@ def _check_limits(manager: ClientManager, made: command.Part, size: int) -> None
     announced = made.large_bytes if not made.destination else 0
     total = max((known_bytes or 0) + size, announced)
     if total > settings.assembly_bytes_max:
+        needed, also = shown_size(settings.journal_size_for(total)), " and raise --large-max" if settings.large_bytes_max else ""
         raise TooLarge(
             f"a transaction or large event of {total} bytes is over the limit of {settings.assembly_bytes_max} of this server; "
-            "send less at once, or raise its limit (--large-max)",
+            f"send less at once, or give it a journal of {needed} or more (--journal-size; in a file: URL, ?journal_size=){also}",
             size=total,
             limit=settings.assembly_bytes_max,
         )

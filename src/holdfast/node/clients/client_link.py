@@ -239,11 +239,11 @@ class ClientLink:
         take_part(self._manager, session, message, body, told)
 
     def _credit(self, session: Session, message: frame.Credit) -> None:
-        if message.events < 0 or message.bytes < 0:
-            raise ProtocolError("credit is granted, never taken back; close the receiver instead")
+        if message.events < 0 or message.bytes < 0 or message.withdrawn < 0:
+            raise ProtocolError("credit is not negative; withdraw what is not wanted any more, or close the receiver")
         if message.receiver in session.receivers:
-            granted = CreditGranted(session.id, message.receiver, message.events, message.bytes, message.handed)
-            self._manager.tell_messages(granted)
+            said = (message.events, message.bytes, message.handed, message.withdrawn)
+            self._manager.tell_messages(CreditGranted(session.id, message.receiver, *said))
 
     def failed(self, token: int, problem: HoldfastError) -> frame.Failed:
         """Count a refusal, and return the frame that tells it."""

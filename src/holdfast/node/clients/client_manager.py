@@ -33,7 +33,7 @@ from holdfast.bus.message import (
 from holdfast.channel.channel import Channel, Pressure, Purpose, Receipt
 from holdfast.destination import command
 from holdfast.destination.settings import of_first_use
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, by_code
 from holdfast.event import identifier
 from holdfast.event.position import Ranges
 from holdfast.node.administration.arguments import Arguments
@@ -137,11 +137,12 @@ class ClientManager:
     def find_session(self, id: str, name: str, link: ClientLink, found: Callable[[Session | None], None]) -> None:
         """Tell, when the channel is replayed, the session to be resumed; None when it is not known any more.
 
-        The session of another user is not known: to have learned its id does not help.
+        The session of another user is not known: to have learned its id does not help. Neither is one from before the channel
+        was restored: what it holds, and what it was told, may be of the future that was lost.
         """
 
         def recalled(remembered: RememberedSession | None) -> None:
-            if owner_of(id) != link.greeting.user_name or is_passing(id):
+            if owner_of(id) != link.greeting.user_name or is_passing(id) or not self._identity.may_have_given(id):
                 found(None)
             else:
                 found(self.sessions.get(id) or self._restored(id, name, remembered))
@@ -337,7 +338,7 @@ class ClientManager:
         elif isinstance(message, ReceiverGone):
             link, session = self.links.get(message.session), self.sessions.get(message.session)
             if session is not None:
-                session.close_receiver(message.receiver, message.sentence)
+                session.close_receiver(message.receiver, by_code(message.code, message.sentence, {}))
             if link is not None:
                 link.receiver_gone(message)
         elif isinstance(message, Watermark):

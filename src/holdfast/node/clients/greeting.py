@@ -73,7 +73,7 @@ class Greeting:
     def _welcome(self, version: int) -> None:
         settings = self._manager.settings
         limits = (frame.FRAME_BYTES_MAX, settings.heartbeat_ms, settings.window)
-        welcome = frame.Welcome(version, settings.name, *limits, self._manager.now_ms())
+        welcome = frame.Welcome(version, settings.name, *limits, self._manager.now_ms(), self._manager.channel.id)
         self._link.admit()
         self._client_link.say(0, welcome)
 

@@ -23,6 +23,7 @@ from holdfast.event.selector.selector import parse_optional
 from holdfast.node import supervision
 from holdfast.node.clients.requests import Request
 from holdfast.node.login import permission
+from holdfast.node.message_manager_view import MessageManagerView
 from holdfast.node.reading.place_pages import BYTES_MAX
 from holdfast.session.session import Session
 from holdfast.wire import frame
@@ -187,7 +188,7 @@ class FragmentReader:
             await self._link.drained()
             session, message, reply = self._waiting.popleft()
             try:
-                found = await messages.read_fragment(session.id, message.receiver, message.position, message.index)
+                found = await _fragment(messages, session, message)
             except Closed:
                 return
             except Exception as problem:  # it costs this fragment, whatever it is
@@ -201,3 +202,10 @@ class FragmentReader:
         self._waiting.clear()
         if self._reading is not None:
             self._reading.cancel()
+
+
+async def _fragment(messages: MessageManagerView, session: Session, message: frame.ReadFragment) -> frame.Buffer:
+    if message.receiver:
+        return await messages.read_fragment(session.id, message.receiver, message.position, message.index)
+    permission.check_read_fragment(session, message)
+    return await messages.read_fragment_in(message.destination, message.subscription, message.position, message.index)

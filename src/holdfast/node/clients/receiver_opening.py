@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.bus.message import Holding, NotAttached
 from holdfast.destination import command, name
+from holdfast.destination.removal import Limits
 from holdfast.destination.state.subscription import key_of_topic
 from holdfast.errors import (
     AccessDenied,
@@ -107,6 +108,7 @@ class ReceiverOpening:
             message.no_local,
             session.client,
             message.replace,
+            Limits(*message.limits) if message.limits is not None else None,
         )
         self._manager.submit(made, token)
 
@@ -133,7 +135,7 @@ class ReceiverOpening:
             return
         session.open_receiver(message.receiver, self._place)
         self._manager.tell_messages(Holding(self._manager.subject, session.id, message.receiver, self._held, self._ahead))
-        token = self._manager.next_token(lambda _: self._attached(), self._not_attached)
+        token = self._manager.next_token(self._attached, self._not_attached)
         selector = message.selector if message.kind == "queue" and message.selector.strip() else ""
         made = command.Attach(
             session.id,
@@ -147,9 +149,10 @@ class ReceiverOpening:
         )
         self._manager.submit(made, token)
 
-    def _attached(self) -> None:
-        """Answer, with the positions that the client said it holds and that others have finished, or hold, by now."""
-        answer: dict[str, Any] = {"subscription": self._place.subscription}
+    def _attached(self, made_at: int) -> None:
+        """Answer, with the positions that the client said it holds and that others have finished, or hold, by now. A client that
+        attaches again sees by `made_at` whether it is still the same subscription."""
+        answer: dict[str, Any] = {"subscription": self._place.subscription, "made_at": made_at}
         lost = self._manager.take_lost(self._session.id, self._message.receiver)
         if lost:
             answer["lost"] = lost.to_bytes()
@@ -196,6 +199,8 @@ def _check_queue(message: frame.Attach) -> None:
 
 def _check_subscription(message: frame.Attach) -> None:
     is_named = bool(message.subscription)
+    if message.limits is not None:
+        Limits(*message.limits).check()
     if message.take_over and (message.is_owner or message.is_shared or not is_named):
         raise BadSetting(
             "only a durable subscription for one receiver is taken over, and not to be read by place; leave take_over out",

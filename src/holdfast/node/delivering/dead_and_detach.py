@@ -1,7 +1,7 @@
 """Commands about events that can no longer be delivered, and about sessions and receivers that did not come back.
 
     events   ──▶ `Dead`: they go to the dead queue, with the reason
-    session  ──▶ `Release` of what its programs were handed, then `Detach`: all that it holds goes to others, the rest uncounted
+    session  ──▶ `Release` of what its programs were handed, counted, and of the rest, uncounted, then `Detach`
     receiver ──▶ `Detach`
 
 Each is a command, and so counts when it is applied, here and at a backup. A command that finds no room is tried again.
@@ -24,6 +24,7 @@ from holdfast.node.clock import Clock
 log = logging.getLogger("holdfast.deliverer")
 
 BacklogKey = effect.BacklogKey
+Returning = tuple[BacklogKey, Ranges]
 
 # A command that finds no room is tried again after this.
 AGAIN_MS = 1_000
@@ -56,18 +57,25 @@ class DeadAndDetach:
         noted = command.InHand(self.epoch, key, holder, ranges.to_bytes())
         await self._channel.append(command.encode(noted), Purpose.UPKEEP)
 
-    def detach_session(self, session: str, seen: Iterable[tuple[BacklogKey, Ranges]]) -> None:
-        """Detach a session that did not come back. The events its programs were handed (`seen`) count as delivered (rule 5)."""
-        self.release_seen(session, seen)
+    def detach_session(self, session: str, seen: Iterable[Returning], unseen: Iterable[Returning]) -> None:
+        """Detach a session that did not come back, and release what it holds."""
+        self.release(session, seen, unseen)
         self._detach(session, 0)
 
-    def release_seen(self, session: str, seen: Iterable[tuple[BacklogKey, Ranges]]) -> None:
-        """Count the events that the programs of a session were handed as delivered. It is about to be detached."""
-        for key, ranges in seen:
-            for part in ranges.portions(command.RANGES_MAX):
-                self._issue(
-                    command.Release(*key, session, part.to_bytes(), at_ms=self._clock.now_ms(), often_ms=command.OFTEN_MS)
-                )
+    def release(self, session: str, seen: Iterable[Returning], unseen: Iterable[Returning]) -> None:
+        """Release the events of a session that is about to be detached. Those its programs were handed (`seen`) count (rule 5).
+        The others do not, but come again marked: its programs may have been handed them too, and others have had later
+        ones."""
+        for returning, is_counted in ((seen, True), (unseen, False)):
+            for key, ranges in returning:
+                for part in ranges.portions(command.RANGES_MAX):
+                    self._release(key, session, part, is_counted)
+
+    def _release(self, key: BacklogKey, session: str, ranges: Ranges, is_counted: bool) -> None:
+        released = command.Release(
+            *key, session, ranges.to_bytes(), is_counted=is_counted, at_ms=self._clock.now_ms(), often_ms=command.OFTEN_MS
+        )
+        self._issue(released)
 
     def detach_receiver(self, holder: Holder) -> None:
         """Detach a receiver that did not come back, although its session did."""

@@ -33,7 +33,8 @@ from holdfast.node.reading.shared_turn import SharedTurn
 BacklogKey = effect.BacklogKey
 # Effects that change nothing for deliveries.
 _NOT_DELIVERED = (
-    effect.Answer, effect.Claimed, effect.BacklogCreated, effect.Died, effect.ReturnedOften, effect.WindowShortened
+    effect.Answer, effect.Claimed, effect.BacklogCreated, effect.Died, effect.ReturnedOften, effect.WindowShortened,
+    effect.SubscriptionRemoved,
 )  # fmt: skip
 
 
@@ -203,12 +204,12 @@ class Deliverer:
         if key is not None and key in self.deliveries:
             self.deliveries[key].reached(holder, position)
 
-    def grant(self, holder: Holder, events: int, bytes: int, handed: int = 0) -> None:
-        """A receiver may be sent more; `handed` as in `reached`."""
+    def grant(self, holder: Holder, events: int, bytes: int, handed: int = 0, withdrawn: int = 0) -> None:
+        """A receiver may be sent more, or, of what was `withdrawn`, less; `handed` as in `reached`."""
         key = self._roster.attached.get(holder)
         if key is not None and key in self.deliveries:
             self.deliveries[key].reached(holder, handed)
-            self.deliveries[key].grant(holder, events, bytes)
+            self.deliveries[key].grant(holder, events, bytes, withdrawn)
             self._loop.mark_due(key)
             self.wake()
 
@@ -231,7 +232,9 @@ class Deliverer:
     def detach_session(self, session: str) -> None:
         """A session did not come back: events handed to its programs count as delivered, and all that it holds goes to others."""
         attached = [(holder, key) for holder, key in self._roster.of_session(session) if key in self.deliveries]
-        self._dead_and_detach.detach_session(session, [(key, self.deliveries[key].seen(holder)) for holder, key in attached])
+        seen = [(key, self.deliveries[key].seen(holder)) for holder, key in attached]
+        unseen = [(key, self.deliveries[key].unseen(holder)) for holder, key in attached]
+        self._dead_and_detach.detach_session(session, seen, unseen)
 
     def prepare_take_over(self, key: BacklogKey, session: str) -> None:
         """A receiver of this session is about to take over a subscription: its present receiver gets nothing more, and the events
@@ -245,7 +248,7 @@ class Deliverer:
             return
         for holder in former:
             delivery.revoke(holder)
-            self._dead_and_detach.release_seen(holder[0], [(key, delivery.seen(holder))])
+            self._dead_and_detach.release(holder[0], [(key, delivery.seen(holder))], [(key, delivery.unseen(holder))])
 
     # --- delivering --------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@
 
     Send, Part          send              Manage  create, delete, subscribe …   manage
     Attach              receive                   describe, subscriptions       any action on that destination
-    ReadFragment        receive                   list, status                  show what the user may do anything to
+    ReadFragment        receive, browse           list, status                  show what the user may do anything to
     Browse              browse                    extent, more                  browse
                                                   confirm_up_to                 receive
                                                   temporary, drop_stages        every user: they are the user's own
@@ -76,6 +76,11 @@ def may_receive(session: Session, place: ReceiverPlace) -> bool:
 
 
 def check_browse(session: Session, message: frame.Browse) -> None:
+    check_where(session, "browse", where_of_key(message.destination))
+
+
+def check_read_fragment(session: Session, message: frame.ReadFragment) -> None:
+    """Of an event that nobody was handed: as when it is browsed."""
     check_where(session, "browse", where_of_key(message.destination))
 
 

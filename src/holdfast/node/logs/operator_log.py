@@ -3,6 +3,7 @@
     the journal          80 % full; short of space, drawing on the reserve; full, refusing sends; with room again
     a destination        80 % of its high water; blocked; taking events again
                          deduplicating for less time than it is set to
+    a subscription       removed past a limit of its terms, with the number of events that waited in it
     events               that died, by destination and code, counted
     a user               that was refused what no rule allows
 
@@ -17,7 +18,7 @@ import logging
 
 from holdfast.channel.channel import Channel, Pressure
 from holdfast.destination.backlog.history import OFTEN
-from holdfast.destination.effect import Died, ReturnedOften, WindowShortened
+from holdfast.destination.effect import Died, ReturnedOften, SubscriptionRemoved, WindowShortened
 from holdfast.destination.name import DEAD
 from holdfast.destination.state.deduplication import REMEMBERED_MAX
 from holdfast.errors import Blocked, DiskFailed, HoldfastError
@@ -148,6 +149,12 @@ class OperatorLog:
             ),
             often.events,
         )
+
+    def subscription_removed(self, removed: SubscriptionRemoved) -> None:
+        topic, name = removed.backlog
+        events = f"{removed.events:,} {'event' if removed.events == 1 else 'events'}"
+        line = f"subscription {name!r} of {topic!r} was removed with the {events} that waited in it: {removed.reason}"
+        self._notices.say(flow_log, logging.WARNING, f"removed {removed.backlog}", folded(line))
 
     # --- users -------------------------------------------------------------------------------------------------------
 

@@ -5,12 +5,14 @@
                           │◀── unblocked        │ blocked ──▶             │ refusing ──▶
     producers             go on                 are told, and hold back   are refused (batches under way came in between)
 
-A topic is as full as the fullest of its subscriptions. All client managers are told when a destination becomes blocked and when
-it is free again; `clients.client_flow` does the rest. Only a primary tells them, and nothing of it is replicated: the next
-primary measures anew. Destinations without a high water cost nothing here.
+A topic is as full as the fullest of its subscriptions, but for those that are removed past a limit. All client managers are told
+when a destination becomes blocked and when it is free again; `clients.client_flow` does the rest. Only a primary tells them, and
+nothing of it is replicated: the next primary measures anew. Destinations without a high water cost nothing here.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from holdfast.bus.bus import CLIENT_MANAGERS, Bus
 from holdfast.bus.message import Watermark
@@ -18,15 +20,21 @@ from holdfast.destination.settings import Settings
 from holdfast.destination.state.catalog import Destination
 from holdfast.destination.state.queue import Queue
 from holdfast.destination.state.state import State
+from holdfast.destination.state.topic import Topic
 from holdfast.node.logs.operator_log import OperatorLog
 
 
 def fullness(destination: Destination) -> tuple[int, int]:
-    """Events and bytes that wait, in the fullest backlog of a destination."""
-    queues = [destination] if isinstance(destination, Queue) else list(destination.subscriptions.values())
+    """Events and bytes that wait, in the fullest backlog of a destination. A subscription that is removed past a limit holds
+    nobody back, and does not count."""
+    queues = [destination] if isinstance(destination, Queue) else _blocking(destination)
     events = max((queue.backlog.waiting for queue in queues), default=0)
     sizes = (queue.backlog.sizes for queue in queues)
     return events, max((each.total for each in sizes if each is not None), default=0)
+
+
+def _blocking(topic: Topic) -> Sequence[Queue]:
+    return [each for each in topic.subscriptions.values() if not each.terms.limits.is_any]
 
 
 def level(name: str, settings: Settings, events: int, bytes: int, was_blocked: bool) -> Watermark:

@@ -60,10 +60,16 @@ class LocalView(MessageManagerView):
         self._manager.when_primary(prepare)
 
     async def read_fragment(self, session: str, receiver: int, position: int, index: int) -> Buffer:
-        directory, channel = self._directory, self._manager.channel
-        entry = directory.fragment(session, receiver, position, index)
+        return await self._fragment(self._directory.fragment(session, receiver, position, index))
+
+    async def read_fragment_in(self, destination: str, subscription: str, position: int, index: int) -> Buffer:
+        queue = self._directory.catalog.queue(destination, subscription)
+        return await self._fragment(self._directory.fragment_in(queue.backlog, position, index))
+
+    async def _fragment(self, entry: int) -> Buffer:
+        channel = self._manager.channel
         (found,) = channel.recent([entry], 1) or await channel.fetch([entry])
-        return directory.batch_in(found, entry)
+        return self._directory.batch_in(found, entry)
 
     # --- destinations ------------------------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ from holdfast.node.messages.apply_waiters import ApplyWaiters
 from holdfast.node.messages.assembly_timeout import AssemblyTimeout
 from holdfast.node.messages.bus_listener import BusListener
 from holdfast.node.messages.destination_flow import DestinationFlow
+from holdfast.node.messages.removal_watch import RemovalWatch
 from holdfast.node.messages.selector_answers import SelectorAnswers
 from holdfast.node.messages.start import BeforeClaim, Start
 from holdfast.node.messages.upkeep import Upkeep
@@ -80,6 +81,7 @@ class MessageManager:
         self._clock = clock
         self._start = start
         self._assembly_timeout = AssemblyTimeout(directory, channel, clock, settings)
+        self._removal_watch = RemovalWatch(directory, channel, clock, self.until_applied)
         self._readers = PlaceReaders(directory, channel, bus, clock)
         self._selector_answers = SelectorAnswers(self.turn)
         self._apply_waiters = ApplyWaiters()
@@ -125,6 +127,7 @@ class MessageManager:
         await self._readers.stop()
         await self.deliverer.stop()
         self._assembly_timeout.stop()
+        await self._removal_watch.stop()
         await self.upkeep.stop(self.is_primary and self.failure is None)
         self.is_primary = False
 
@@ -193,6 +196,8 @@ class MessageManager:
                 self.upkeep.begin_if_due()
                 self._assembly_timeout.watch()
                 self.flow.tell_changes()
+                if self._removal_watch.is_watching:
+                    self._removal_watch.check()
         except Exception as problem:
             supervision.report(f"{self.name}: delivering after entry {self.applied}", problem)
 
@@ -254,6 +259,8 @@ class MessageManager:
                 self.deliverer.placed(each)
                 if self.flow.is_watching:
                     self.flow.touched(each.backlog[0])
+                if self._removal_watch.is_watching:
+                    self._removal_watch.touched(each.backlog)
             return
         if isinstance(each, effect.Answer):
             if each.origin:
@@ -275,6 +282,8 @@ class MessageManager:
                 self.figures.died(each.code, each.events)
             elif isinstance(each, effect.ReturnedOften):
                 self.operator_log.returned_often(each)
+            elif isinstance(each, effect.SubscriptionRemoved):
+                self.operator_log.subscription_removed(each)
             self.deliverer.act(each)
             self._note_flow(each)
 
@@ -291,7 +300,7 @@ class MessageManager:
     def _tell_detached(self, gone: effect.DetachedReceiver) -> None:
         route = self.deliverer.route((gone.session, gone.receiver))
         if route:
-            self._bus.publish(route, ReceiverGone(gone.session, gone.receiver, "detached", gone.reason))
+            self._bus.publish(route, ReceiverGone(gone.session, gone.receiver, gone.code, gone.reason))
 
     def _become_primary(self, claimed: effect.Claimed) -> None:
         if not self._start.is_own(claimed, self.applied):
@@ -301,6 +310,7 @@ class MessageManager:
         self.deliverer.begin(claimed.epoch, self._start.early())
         self.upkeep.begin(claimed.epoch, self._start.snapshot_at)
         self._assembly_timeout.begin(claimed.epoch)
+        self._removal_watch.begin(claimed.epoch)
         self._start.claimed.set()
         waiting, self._when_primary = self._when_primary, []
         for each in waiting:

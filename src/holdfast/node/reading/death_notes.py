@@ -15,7 +15,7 @@ from holdfast.destination.state.state import State
 from holdfast.event import position
 from holdfast.event.batch import slice_of
 from holdfast.node import supervision
-from holdfast.wire.message import Death
+from holdfast.wire.message_part import Death
 
 # Deaths of one event that are sent, the oldest first, and characters of all their reasons.
 DEATHS_MAX = 8

@@ -104,7 +104,7 @@ def _delivered(key: BacklogKey, each: HandoutSlice, body: Body) -> DeliveredSlic
         raise BatchDamaged("its ids run past 128 bits")
     data = slice_of(body.batch, position.index_of(each.first), each.events)
     sent_to = body.destination if key[0] == DEAD or is_pattern(key[0]) else ""
-    return DeliveredSlice(*each, data, sent_to, (), body.accepted_us)
+    return DeliveredSlice(*each[:4], data, sent_to, (), body.accepted_us, each.is_returned)
 
 
 class _Cut:

@@ -3,7 +3,8 @@
     nothing lost         every accepted event was delivered to everyone it was meant for
     settled stays so     an event whose confirm was settled is not delivered again
     settled once         no two recipients of an audience hear that they have settled an event
-    order kept           each recipient sees the events of each producer, at their first delivery, in the order of sending
+    order kept           each recipient sees the events of each producer, at their first delivery, in the order of sending; but an
+                         event that is marked as redelivered may come later, because a client had it whose program did not take it
     nothing invented     nothing is delivered that was never sent
 
 The simulation, the faults tests and the demo use it. Recipients that compete for one queue share an audience: an event is meant
@@ -64,7 +65,9 @@ class Account:
         """Note a receipt. Without audiences, the event is meant for all of them."""
         self._accepted[producer, number] = audiences or self._audiences
 
-    def delivered(self, audience: Audience, recipient: Hashable, producer: Hashable, number: int) -> None:
+    def delivered(
+        self, audience: Audience, recipient: Hashable, producer: Hashable, number: int, *, is_redelivered: bool = False
+    ) -> None:
         name = (producer, number)
         self._verdict.delivered += 1
         if name not in self._sent:
@@ -76,7 +79,7 @@ class Account:
             return
         self._seen[audience].add(name)
         newest = self._newest.get((audience, recipient, producer), 0)
-        if number < newest:
+        if number < newest and not is_redelivered:
             self._verdict.out_of_order.append((audience, name, newest))
         self._newest[audience, recipient, producer] = max(newest, number)
 

@@ -3,6 +3,7 @@
 A batch begins at the marks of the newest commit. Before anything is read on from them they are compared with the subscriptions:
 
     of another subscription     it was deleted and made again, or this is another server
+    of another incarnation      the server was restored from a backup: its places mean other events
     before what is confirmed    a newer checkpoint confirmed it: what lies between is not here any more
     after what was ever placed  the server's data is older than the checkpoint
 
@@ -26,10 +27,10 @@ from holdfast.spark.server_address import ServerAddress
 from holdfast.spark.source import offsets
 from holdfast.spark.source.batch_minimum import BatchMinimum
 from holdfast.spark.source.idle_wait import IdleWait
-from holdfast.spark.source.offsets import PIECES_MAX, Mark, Marks, Range, pieces_of
+from holdfast.spark.source.offsets import PIECES_MAX, Mark, Marks, Range, is_of_restored, pieces_of
 from holdfast.spark.source.read_target import ReadTarget
 from holdfast.spark.source.safety import safety
-from holdfast.spark.source.stream_ownership import Allowance, Owner, SubscriptionGone
+from holdfast.spark.source.stream_ownership import RESTORED, Allowance, Owner, SubscriptionGone
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +81,7 @@ class Driver:
         try:
             return self._latest(start, allowance, has_minimum)
         except SubscriptionGone as problem:
-            gone = self._mismatch(problem.destination, "it was deleted while the query ran")
+            gone = self._mismatch(problem.destination, problem.reason)
             if self._options.on_mismatch == "fail":
                 raise gone from problem
             log.warning("%s", gone)
@@ -168,8 +169,9 @@ class Driver:
 
     def _end_of(self, name: str, start: Mark | None, extent: Extent) -> Mark:
         """A destination that was added to the options begins with what waits, in the batch after this one."""
-        if self._identities.setdefault(name, extent.identity) != extent.identity:
-            raise SubscriptionGone(name)
+        known = self._identities.setdefault(name, extent.identity)
+        if known != extent.identity:
+            raise SubscriptionGone.instead(name, known, extent.identity)
         if start is None:
             return Mark(extent.identity, extent.confirmed)
         if self._given_up.get(name) == start:
@@ -206,7 +208,8 @@ class Driver:
                 destination=name,
             )
         if extent.identity != mark.identity:
-            raise self._mismatch(name, "it was deleted and made again, or is another server's")
+            is_restored = is_of_restored(mark.identity, extent.identity)
+            raise self._mismatch(name, RESTORED if is_restored else "it was deleted and made again, or is another server's")
         try:
             self._extents({name: mark.place}, _ONE)
         except AlreadyConfirmed as problem:

@@ -14,7 +14,9 @@ from contextlib import aclosing
 from typing import Self
 
 from holdfast.client.reading.place_reader import ReadSlice
+from holdfast.errors import CheckpointMismatch
 from holdfast.event.extent import EVERYTHING, Bounds
+from holdfast.event.incarnation import is_restored
 from holdfast.node.background import shared_background
 from holdfast.spark.server_address import ServerAddress
 from holdfast.spark.source.read_target import ReadTarget
@@ -34,10 +36,14 @@ def fetched(
     end: int,
     selector: str | None = None,
     within: Bounds = EVERYTHING,
+    incarnation: str = "",
 ) -> Iterator[ReadSlice]:
-    """Read what waits between two places, in the order of placement. The server evaluates selector and bounds."""
+    """Read what waits between two places, in the order of placement. The server evaluates selector and bounds.
+
+    CheckpointMismatch, at the end, when the places are of another incarnation than the server's.
+    """
     background = shared_background()
-    feed = background.run(Feed.begun(_slices(address, target, start, end, selector, within)))
+    feed = background.run(Feed.begun(_slices(address, target, start, end, selector, within, incarnation)))
     try:
         while lot := background.run(feed.next()):
             yield from lot
@@ -91,9 +97,16 @@ class Feed:
 
 
 async def _slices(
-    address: ServerAddress, target: ReadTarget, start: int, end: int, selector: str | None, within: Bounds
+    address: ServerAddress, target: ReadTarget, start: int, end: int, selector: str | None, within: Bounds, incarnation: str
 ) -> AsyncGenerator[ReadSlice, None]:
     async with address.client() as client:
         reading = client.reading(target.destination, target.subscription, match=target.match)
         async for each in reading.slices(start, end, selector, within):
             yield each
+        # At the end, because the server may be restored meanwhile; and never back.
+        if is_restored(incarnation, reading.incarnation):
+            raise CheckpointMismatch(
+                f"{target.destination!r} was read up to another place than was planned: the server was restored from a backup "
+                "meanwhile. Nothing of this batch is written; start the query again, which says what to do",
+                destination=target.destination,
+            )

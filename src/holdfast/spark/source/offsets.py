@@ -4,7 +4,8 @@
        |            |         |      |
        |            |         |      cuts: where the batch that ends here is divided for the executors; left out if there are none
        |            |         place: everything of the subscription before it belongs to this batch or an earlier one
-       |            identity of the subscription: one that was deleted and made again is another one
+       |            identity of the subscription: one that was deleted and made again is another one, and so is one of a server
+       |            that was restored from a backup (the part before the colon is the incarnation of its channel)
        as the option `destinations` names it
 
 Spark compares offsets as text, so there is one way to write each: names in alphabetical order, no empty list of cuts. The
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple
 
 from holdfast.client.reading.place_reader import Extent
 from holdfast.errors import CheckpointMismatch
+from holdfast.event.incarnation import is_restored
 
 # The server is asked for so many pieces; fewer are made of them where a batch is small.
 PIECES_MAX = 64
@@ -46,11 +48,12 @@ Marks = dict[str, Mark]
 
 
 class Range(NamedTuple):
-    """A part of a batch: the events of one subscription from one place up to another."""
+    """A part of a batch: the events of one subscription from one place up to another; the places are of one incarnation."""
 
     destination: str
     start: int
     end: int
+    incarnation: str = ""
 
 
 def written(marks: Mapping[str, Mark]) -> dict[str, Any]:
@@ -90,7 +93,17 @@ def _divided(name: str, start: Mark, end: Mark) -> list[Range]:
     """A mark of another subscription says nothing of this one: all that waits in it is read."""
     begin = start.place if start.identity == end.identity else 0
     places = [begin, *(cut for cut in end.cuts if begin < cut < end.place), end.place]
-    return [Range(name, low, high) for low, high in pairwise(places) if low < high]
+    return [Range(name, low, high, incarnation_of(end.identity)) for low, high in pairwise(places) if low < high]
+
+
+def incarnation_of(identity: str) -> str:
+    """The incarnation of the channel in which a subscription with this identity is."""
+    return identity.rpartition(":")[0]
+
+
+def is_of_restored(known: str, found: str) -> bool:
+    """Tell whether the subscription that was known by one identity has another because its server was restored from a backup."""
+    return is_restored(incarnation_of(known), incarnation_of(found))
 
 
 def thinned(cuts: list[int], pieces: int) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from holdfast.client.client import Client
 from holdfast.client.reading.place_reader import Extent, Reading
@@ -31,6 +31,7 @@ from holdfast.errors import (
 )
 from holdfast.event.extent import Bounds
 from holdfast.spark.server_address import ServerAddress
+from holdfast.spark.source.offsets import is_of_restored
 from holdfast.spark.source.read_target import ReadTarget
 from holdfast.spark.source.starting_place import starting_place
 
@@ -41,16 +42,27 @@ log = logging.getLogger(__name__)
 # A killed driver is noticed by its server, and its Python process by the end of its pipe, in about a second; a machine without
 # power or network, after three heartbeats.
 OWNER_PATIENCE_S = 20.0
+RESTORED = (
+    "the server was restored from a backup since, so its places mean other events, and what was confirmed after the backup waits "
+    "again"
+)
 BACK_OFF_MIN_S = 0.05
 BACK_OFF_MAX_S = 1.0
 
 
 class SubscriptionGone(Exception):
-    """A subscription of this query was deleted while the query ran; it may be there again, as another one."""
+    """A subscription of this query was deleted, or its server restored from a backup, while the query ran; it may be there again,
+    as another one."""
 
-    def __init__(self, destination: str) -> None:
+    def __init__(self, destination: str, reason: str = "it was deleted while the query ran") -> None:
         super().__init__(destination)
         self.destination = destination
+        self.reason = reason
+
+    @classmethod
+    def instead(cls, destination: str, known: str, found: str) -> Self:
+        """Another subscription has its place."""
+        return cls(destination, RESTORED) if is_of_restored(known, found) else cls(destination)
 
 
 class Allowance:
@@ -178,8 +190,9 @@ class Owner:
         A subscription that is not there is created when it is opened, also after a lost link.
         """
         identity = (await reading.extent(events_max=1)).identity
-        if self._identities.setdefault(reading.destination, identity) != identity:
-            raise SubscriptionGone(reading.destination)
+        known = self._identities.setdefault(reading.destination, identity)
+        if known != identity:
+            raise SubscriptionGone.instead(reading.destination, known, identity)
 
     async def _close_quietly(self) -> None:
         """Close links that may be lost. An error does not matter: the server notices the end of a link."""

@@ -88,8 +88,9 @@ class HoldfastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, StreamPiece)
-        destination, start, end = partition.range
-        slices = fetched(ServerAddress.of(self._options), read_targets(self._options)[destination], start, end)
+        destination, start, end, incarnation = partition.range
+        target = read_targets(self._options)[destination]
+        slices = fetched(ServerAddress.of(self._options), target, start, end, incarnation=incarnation)
         return self._shape.batches(slices if self._options.on_mismatch == "fail" else _still_there(slices, destination))
 
     def stop(self) -> None:

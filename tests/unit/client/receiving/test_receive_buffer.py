@@ -108,7 +108,7 @@ def filled(*slices: tuple[int, list[int]]) -> tuple[ReceiveBuffer, ReceiveCredit
         latest_ms = max(expiries_ms)
         made = batch.encode(heads, bodies, source="s", first_id=1, earliest_expiry_ms=latest_ms, latest_expiry_ms=latest_ms)
         buffer.append(ReceivedSlice(None, Batch(made), first, len(heads), 0, len(made), 0))
-    return buffer, ReceiveCredit(cast("Any", None), 1, 100, 1 << 20, buffer.handed_last)
+    return buffer, ReceiveCredit(cast("Any", None), 1, 100, 1 << 20, buffer.handed_last, lambda: 0.0)
 
 
 def drained(buffer: ReceiveBuffer, credit: ReceiveCredit) -> list[int]:
@@ -151,5 +151,5 @@ def test_expired_events_are_set_aside_uncounted_and_all_that_is_used_up_is_count
         ("release", [(11, 12)], False),
         ("release", [(20, 20)], False),
     ]
-    assert credit.used_events == 6
+    assert credit.window.open == -6
     assert buffer.handed_last() == 30

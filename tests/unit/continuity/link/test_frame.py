@@ -14,7 +14,7 @@ from holdfast.continuity.link.frame import Answered, Frames, Goodbye, Hello, Rea
 from holdfast.continuity.request import Content
 from holdfast.errors import ProtocolError
 
-MESSAGES = [
+MESSAGES: list[frame.Message] = [
     Hello(1, "shop", "a", "north", "server", "store"),
     Welcome("e", "00"),
     Goodbye("enough"),

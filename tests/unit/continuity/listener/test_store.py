@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.continuity.answer import Answer, Head
+from holdfast.continuity.errors import StoreDamaged, StoreInUse, WrongStore
 from holdfast.continuity.listener import store_folder
 from holdfast.continuity.listener.mark_file import CALLS_AT, SLOT_BYTES
 from holdfast.continuity.listener.record import Record
 from holdfast.continuity.listener.store import Store
-from holdfast.errors import StoreDamaged, StoreInUse, WrongStore
 from tests.waiting import wait_until
 
 BOOT, OTHER_BOOT = b"a" * 16, b"b" * 16

@@ -111,6 +111,20 @@ def test_counted_returns_add_up_and_a_new_epoch_adds_one_for_what_was_in_hand() 
     assert counts == [[0, 2, 1], [1, 0, 0], [0, 0, 0]]
 
 
+def test_what_came_back_uncounted_is_known_until_it_is_finished_and_counts_for_nothing() -> None:
+    backlog = Backlog()
+    backlog.place(1, 4)
+    backlog.give_back(Ranges.of((of(1, 2), of(1, 2))), 0, is_counted=True)
+    backlog.give_back(Ranges.of((of(1, 1), of(1, 2))), 0, is_counted=False)
+
+    assert [backlog.deliveries(of(1, index)) for index in range(4)] == [0, 0, 1, 0]
+    assert backlog.history.marked_until(of(1), of(1, 3)) == (of(1), False)
+    assert backlog.history.marked_until(of(1, 1), of(1, 3)) == (of(1, 1), True)
+    assert backlog.history.counted == 1
+    backlog.finish(Ranges.of((of(1), of(1, 3))))
+    assert not backlog.has_history and not backlog.history.counted
+
+
 def test_what_was_decided_on_or_left_by_its_holder_is_not_in_hand_any_more() -> None:
     backlog = Backlog()
     for entry in range(1, 6):

@@ -68,6 +68,39 @@ def test_what_comes_back_goes_out_before_anything_new_first_placed_first() -> No
     assert [each[:3] for each in slices(delivery)] == [(of(5), 1, 1), (of(3), 1, 1), (of(6), 1, 0)]
 
 
+def test_what_came_back_uncounted_is_marked_and_is_a_slice_of_its_own_with_a_new_primary_too() -> None:
+    backlog, delivery = delivery_of((1, 6), (2, 1), limit=1)
+    slices(delivery)
+    for _ in range(3):
+        backlog.give_back(Ranges.of((of(1, 2), of(1, 3))), 0, is_counted=False)
+    delivery.returned(Ranges.of((of(1, 2), of(1, 3))), 0)
+    assert slices(delivery) == [HandoutSlice(of(1, 2), 2, 0, False, True)]
+
+    successor = Delivery(backlog, 1)
+    successor.attach(ANN, Ranges())
+    successor.grant(ANN, 100, 100)
+
+    assert slices(successor) == [
+        HandoutSlice(of(1), 2, 0, False),
+        HandoutSlice(of(1, 2), 2, 0, True, True),
+        HandoutSlice(of(1, 4), 2, 0, True),
+        HandoutSlice(of(2), 1, 0, True),
+    ]
+
+
+def test_credit_that_is_withdrawn_is_not_used_and_what_was_under_way_is_taken_off_the_next() -> None:
+    _, delivery = delivery_of((1, 20))
+    delivery.grant(BOB, 10, 1_000)
+    delivery.grant(ANN, 0, 0, 1_000)
+    assert sum(each.events for each in slices(delivery, events_max=4)) == 4
+
+    delivery.grant(BOB, 0, 0, 10)  # it had not heard of the four
+    assert delivery.next(0) is None
+
+    delivery.grant(BOB, 6, 0)
+    assert sum(each.events for each in slices(delivery)) == 2
+
+
 def test_a_delayed_return_waits_for_its_time_and_says_when_that_is() -> None:
     backlog, delivery = delivery_of((1, 1))
     slices(delivery)

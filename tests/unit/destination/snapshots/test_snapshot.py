@@ -6,10 +6,11 @@ import random
 
 import pytest
 
-from holdfast.destination.command import Attach, Confirm, Create, Subscribe
+from holdfast.destination.command import Attach, Confirm, Create, Release, Subscribe
 from holdfast.destination.directory import Directory
 from holdfast.destination.snapshots.snapshot import CHUNK_BYTES_MAX
 from holdfast.errors import Damaged, UnknownVersion
+from holdfast.event.position import of
 from tests.machines import Manager, ranges
 from tests.random_commands import Driver
 
@@ -39,6 +40,17 @@ def test_a_snapshot_is_of_the_moment_of_the_call_whatever_is_applied_while_it_is
     manager.send("orders")
 
     assert Directory.restore(chunks).digest() == expected != manager.directory.digest()
+
+
+def test_what_came_back_uncounted_is_marked_in_a_restored_directory_too() -> None:
+    manager = manager_with(2)
+    manager.ask(Release("orders", "", "ann", ranges(3), is_counted=False))
+    manager.ask(Release("orders", "", "ann", ranges(4)))
+
+    restored = Directory.restore(manager.directory.snapshot()).backlog(("orders", "")).history
+
+    assert list(restored.returns) == [(of(3), of(3, 1), 0), (of(4), of(4, 1), 1)]
+    assert restored.counted == 2
 
 
 def test_chunks_are_of_a_convenient_size_and_there_are_as_many_as_needed() -> None:

@@ -37,6 +37,7 @@ JOURNAL_ID_BYTES = 16
 
 LOCK_NAME = "owner.lock"
 MARK_NAME = "durable.mark"
+HOLD_NAME = "backup.hold"
 PREPARING_SUFFIX = ".preparing"
 _NAME = re.compile(r"segment-(\d{6,9})\.hfj\Z")
 
@@ -113,7 +114,7 @@ def segment_number(name: str) -> int | None:
 
 def is_ours(name: str) -> bool:
     """Tell whether a journal leaves this name in its folder."""
-    return name in (LOCK_NAME, MARK_NAME) or name.endswith(PREPARING_SUFFIX) or segment_number(name) is not None
+    return name in (LOCK_NAME, MARK_NAME, HOLD_NAME) or name.endswith(PREPARING_SUFFIX) or segment_number(name) is not None
 
 
 def spare_header(journal_id: bytes, number: int, segment_bytes: int) -> Header:

@@ -40,6 +40,7 @@ from typing import NamedTuple
 from holdfast.channel.journal.files.layout import (
     HEADER_BYTES,
     MARK_NAME,
+    VERSION,
     DurableMark,
     Header,
     NewerVersion,
@@ -140,7 +141,7 @@ def _judge_file(found: FoundSegment, before: Sequence[Header]) -> Header | Holdf
         header = decode_header(found.head)
     except NewerVersion as newer:
         return UnknownVersion(
-            f"{found.name} is of {newer}, which this release does not know; open it with a newer one", version=newer.version
+            f"{found.name} is of {newer}, this release reads version {VERSION}; open it with a newer one", version=newer.version
         )
     except NotAHeader as problem:
         return damaged(found.name, problem.byte, str(problem))

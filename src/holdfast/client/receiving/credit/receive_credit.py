@@ -2,7 +2,8 @@
 
     granted in full once, then again for what was used up, half of it at a time
 
-Credit that is used while there is no link, or while the receiver is recovered or gives events back, is granted when it goes on.
+The `credit_window` says how many events; this module says it to the server. Credit that falls due while there is no link, or
+while the receiver is recovered, is granted when it goes on.
 """
 
 from __future__ import annotations
@@ -11,79 +12,89 @@ from collections.abc import Callable, Collection
 
 from holdfast.client import checks
 from holdfast.client.link.questions import Questions
+from holdfast.client.receiving.credit.credit_window import MOST_EVENTS, CreditWindow
 from holdfast.client.receiving.received_event import ReceivedSlice
 from holdfast.wire.frame import Credit
 
-# Events on their way to a recipient: enough that a fast one never waits for a round trip (four times 1,000 was measured at 2.8x).
-CREDIT_EVENTS = 4_000
+CREDIT_EVENTS = MOST_EVENTS
 CREDIT_BYTES = 8 << 20
-# The events of a slice may be handed out without another look, however many they are.
-ALL = 1 << 30
 
 
 class ReceiveCredit:
-    """Exact credit."""
-
-    stride = ALL  # how many events may be handed out before `work` is told
-
-    def __init__(self, session: Questions, receiver: int, events: int, size: int, handed: Callable[[], int]) -> None:
-        """`handed`: the position that the program was handed last; it is sent with every credit."""
-        self.used_events = 0
+    def __init__(
+        self,
+        session: Questions,
+        receiver: int,
+        events: int | None,
+        size: int,
+        handed: Callable[[], int],
+        now_s: Callable[[], float],
+    ) -> None:
+        """`events`: exactly so many; None: as many as the program needs. `handed`: the position that the program was handed last;
+        it is sent with every credit."""
+        checked, self._bytes = checks.credit(CREDIT_EVENTS if events is None else events, size)
+        self.window = CreditWindow(None if events is None else checked)
         self.used_bytes = 0
-        self.is_paused = False  # events are being given back: nothing is granted
+        self.is_careful = False  # events come one at a time: the next is asked for when the program asks for it, and not before
+        self._is_used = False  # something was, since the last credit
         self._session = session
         self._receiver = receiver
         self._handed = handed
-        self._events, self._bytes = checks.credit(events, size)
+        self._now_s = now_s
 
-    def note_round_trip(self, seconds: float) -> None:
-        """A question took so long to be answered."""
+    # --- what is used ------------------------------------------------------------------------------------------------
 
-    def use(self, done: ReceivedSlice) -> None:
-        """This slice is used up."""
-        self.used_events += done.events
-        self.used_bytes += done.size
+    def use(self, events: int, size: int) -> None:
+        """So many events and bytes are used up."""
+        self.window.use(events)
+        self.used_bytes += size
+        self._is_used = True
 
-    def work(self, taken: int) -> None:
-        """The program asks, and is handed an event. With it, it has taken so many of the current slice."""
-
-    def hand(self, taken: int) -> None:
-        """The program is handed more with it: so many of the current slice in all."""
+    def hand(self, handed: int) -> None:
+        """The program is handed an event. With it, it was handed so many of the current slice."""
+        window = self.window
+        if window.is_adapting and not self.is_careful:
+            if window.waits_since_s is not None:
+                window.go_on(self._now_s())
+            if 2 * (window.open - handed) <= window.size:
+                self.grant_due(handed)
 
     def wait(self) -> None:
         """The program asks for an event, and none is here."""
         self.grant_due()
+        self.window.wait(self._now_s())
 
     def count_anew(self, unused: Collection[ReceivedSlice] = ()) -> None:
         """The server has forgotten the credit: all of it counts as used up, but for the slices that lie here."""
-        self.used_events = max(0, self._events - sum(each.events for each in unused))
+        self.window.begin(sum(each.events for each in unused))
         self.used_bytes = max(0, self._bytes - sum(each.size for each in unused))
+        self._is_used = True
 
-    @property
-    def _can_say(self) -> bool:
-        return self._session.is_ready and not self.is_paused
+    # --- what is granted ---------------------------------------------------------------------------------------------
 
-    def grant_due(self) -> None:
+    def grant_due(self, handed: int = 0) -> None:
         """Grant what was used up, if that is half of all, and the session can say so."""
-        is_due = 2 * self.used_events >= self._events or 2 * self.used_bytes >= self._bytes
-        if is_due and self._can_say:
-            self.grant()
+        if self.window.is_adapting and self.window.is_due(handed):
+            self.window.look(self._now_s(), handed)
+        if (self.window.is_due(handed) or 2 * self.used_bytes >= self._bytes) and self._session.is_ready:
+            self.grant(handed)
 
     def grant_used(self) -> None:
-        """Grant what was used up, however little."""
-        if self.used_events and self._can_say:
+        """Grant what was used up, however little: nothing, if the window has become smaller. The server waits for the word."""
+        if self._is_used and self._session.is_ready:
             self.grant()
 
-    def grant(self) -> None:
+    def grant(self, handed: int = 0) -> None:
         """Grant what was used up at once, also while the session is being resumed."""
-        self._say(self.used_events)
-        self.used_events = 0
+        self._say(self.window.grant(handed))
 
-    def _say(self, events: int) -> None:
-        self._session.say(Credit(self._receiver, events, self.used_bytes, self._handed()))
+    def withdraw(self, here: int) -> None:
+        """Take back what was granted, but for so many events, which lie here. More is granted when the program asks."""
+        withdrawn = self.window.withdraw(here)
+        if withdrawn and self._session.is_ready:
+            self._say(0, withdrawn)
+
+    def _say(self, events: int, withdrawn: int = 0) -> None:
+        self._session.say(Credit(self._receiver, events, self.used_bytes, self._handed(), withdrawn))
         self.used_bytes = 0
-
-
-def make_credit(session: Questions, receiver: int, events: int | None, size: int, handed: Callable[[], int]) -> ReceiveCredit:
-    """Credit for so many events; None: for as many as a fast program needs."""
-    return ReceiveCredit(session, receiver, CREDIT_EVENTS if events is None else events, size, handed)
+        self._is_used = False

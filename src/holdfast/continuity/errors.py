@@ -1,4 +1,4 @@
-"""Refusals of an engine, as programs and HTTP clients see them.
+"""Errors of continuity, in the families of `holdfast.errors`.
 
 NotTaken       503: nothing was appended; repeat it
 ReEntry        508: a server asks its own domain while it answers; nothing was appended
@@ -7,7 +7,43 @@ NotAnswered    504, 502, 409, 410, 422, 500: the request is in the topic, or may
 
 from __future__ import annotations
 
-from holdfast.errors import OutcomeUnknown, Refused, Unavailable
+from holdfast.errors import Damaged, OutcomeUnknown, Refused, Unavailable
+
+
+class NoSuchDomain(Refused):
+    """There is no domain of this name. Create it first, or look at `holdfast domain list`."""
+
+    code = "no-such-domain"
+
+
+class DomainExists(Refused):
+    """A domain of this name is there already."""
+
+    code = "domain-exists"
+
+
+class StoreInUse(Refused):
+    """Another listener uses this store. Stop that one, or use another folder."""
+
+    code = "store-in-use"
+
+
+class WrongStore(Refused):
+    """The store is of another server or domain. Name its own folder, or an empty one."""
+
+    code = "wrong-store"
+
+
+class StoreDamaged(Damaged):
+    """A record of a listener's store is not as it was written. `fields` name file and byte. Rebuild the server."""
+
+    code = "store-damaged"
+
+
+class NotInDoubt(Refused):
+    """The effect was never begun, or what became of it is known: there is nothing to settle."""
+
+    code = "not-in-doubt"
 
 
 class NotTaken(Unavailable):

@@ -1,0 +1,172 @@
+"""`holdfast listener`: call a server with the requests of a domain until told to stop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from holdfast.cli import config_file, help_text
+from holdfast.cli.config_file import Config, PrintConfig
+from holdfast.cli.continuity.engine import Domain, LogLevel
+from holdfast.cli.options import URL_DEFAULT, Url, expanded
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+
+    from holdfast.continuity.listener.listener import Listener
+
+START_TRIES = 5
+START_PAUSE_SECONDS = 1.0
+
+Server = Annotated[
+    str, typer.Option("--server", metavar="URL", help="The server: http://HOST:PORT, or http+unix:// and the path of a socket.")
+]
+Name = Annotated[str, typer.Option("--name", metavar="NAME", help="The name of the server in its domain.")]
+Site = Annotated[str, typer.Option("--site", metavar="SITE", help="The site where it runs.")]
+StoreFolder = Annotated[
+    Path | None,
+    typer.Option("--store", metavar="DIR", help="The folder of its answers; listener-NAME if not said.", parser=expanded),
+]
+ServerRole = Annotated[
+    Literal["server", "shadow"],
+    typer.Option("--role", help="A shadow gets every request and is compared; its answers are never given."),
+]
+InDoubt = Annotated[
+    Literal["resend", "ask", "rebuild"],
+    typer.Option("--in-doubt", help="After a call without an answer: send it again with its key, ask the probe, or rebuild."),
+]
+Forgets = Annotated[bool, typer.Option("--forgets", help="The server keeps nothing: it is rebuilt after every restart.")]
+Probe = Annotated[str, typer.Option("--probe", metavar="PATH", help="The path at which the server tells of a transaction.")]
+Egress = Annotated[
+    str,
+    typer.Option(
+        "--egress", metavar="HOST:PORT", help="Where the server asks for effects: http://HOST:PORT/exchange is far side exchange."
+    ),
+]
+Ca = Annotated[
+    Path | None,
+    typer.Option("--tls-ca", metavar="FILE", help="Speak TLS with engines: the authorities of their certificates, PEM.",
+                 parser=expanded),
+]  # fmt: skip
+Certificate = Annotated[
+    Path | None,
+    typer.Option("--tls-certificate", metavar="FILE", help="The listener's own certificate, PEM.", parser=expanded),
+]
+Key = Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of that certificate, PEM.", parser=expanded)]
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(
+        **help_text.described(
+            "Run the listener of one server until SIGTERM or SIGINT; it prints a line when it has joined the domain.",
+            [
+                "holdfast listener --domain shop --server http://127.0.0.1:9001 --name a --store ./a",
+                "holdfast listener --domain shop --server http://127.0.0.1:9001 --name a --egress 127.0.0.1:9901",
+                "holdfast listener --domain shop --server http+unix:///run/shop.sock --name b --site north --role shadow",
+            ],
+            changed={
+                0: "stopped in good order",
+                1: "refused: its store is in use, or of another server",
+                3: "Holdfast cannot be reached",
+                5: "its store is damaged",
+            },
+        )
+    )(listener)
+
+
+def listener(
+    context: typer.Context,
+    domain: Domain,
+    server: Server,
+    name: Name,
+    site: Site = "",
+    store: StoreFolder = None,
+    role: ServerRole = "server",
+    in_doubt: InDoubt = "resend",
+    forgets: Forgets = False,
+    probe: Probe = "",
+    egress: Egress = "",
+    tls_ca: Ca = None,
+    tls_certificate: Certificate = None,
+    tls_key: Key = None,
+    url: Url = URL_DEFAULT,
+    log_level: LogLevel = "info",
+    config: Config = None,
+    print_config: PrintConfig = False,
+) -> None:
+    import holdfast
+    from holdfast.cli.operations import server_log
+    from holdfast.cli.output import print_line
+
+    if print_config:
+        print_line(config_file.as_toml(context))
+        return
+    from holdfast.continuity.listener.listener import Listener
+    from holdfast.node.settings import parse_address
+
+    server_log.begin(log_level)
+    tls = _answer_tls(tls_ca, tls_certificate, tls_key)
+
+    def made() -> Listener:
+        return Listener(
+            url, domain, name, call=server, store=store or Path(f"listener-{name}"), site=site, role=role, in_doubt=in_doubt,
+            forgets=forgets, probe=probe, tls=tls, egress=parse_address(egress) if egress else None,
+        )  # fmt: skip
+
+    holdfast.run(_serve(made))
+
+
+async def _serve(made: Callable[[], Listener]) -> None:
+    """Listen until a signal comes. A start that fails because Holdfast is not there yet is tried again, then reported (29)."""
+    import asyncio
+    import signal
+
+    from holdfast.cli.output import print_line
+
+    listener = await _opened(made)
+    try:
+        for each in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(each, listener.stop)
+        print_line(f"server {listener.server} has joined domain {listener.domain.name}")
+        await listener.run()
+    finally:
+        await listener.close()
+
+
+async def _opened(made: Callable[[], Listener]) -> Listener:
+    import asyncio
+    import logging
+
+    from holdfast.errors import Unavailable
+
+    for left in range(START_TRIES - 1, -1, -1):
+        try:
+            return await made().open()
+        except Unavailable as problem:
+            if not left:
+                raise
+            logging.getLogger("holdfast.continuity").warning("the listener cannot start yet, and tries again: %s", problem)
+            await asyncio.sleep(START_PAUSE_SECONDS)
+    raise AssertionError("the last try returns or raises")
+
+
+def _answer_tls(authority: Path | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
+    """The TLS of answer links: engines of these authorities, and the listener's own certificate if it has one."""
+    import ssl
+
+    from holdfast.errors import BadSetting
+
+    if authority is None:
+        if certificate is not None or key is not None:
+            raise BadSetting("--tls-certificate and --tls-key need --tls-ca", setting="tls_ca")
+        return None
+    try:
+        context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=authority)
+        if certificate is not None:
+            context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as problem:
+        raise BadSetting(f"the certificate, its key or the authority cannot be read: {problem}", setting="tls") from problem
+    return context

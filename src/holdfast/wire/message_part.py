@@ -1,0 +1,46 @@
+"""Parts of messages: what a frame says of several things at once, each in one of these.
+
+Deliver    a Slice for each run of events; a Death for each time one of them died
+Commit     a SettledPart for each receiver
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Death(msgspec.Struct, array_like=True, frozen=True):
+    """Why an event is in the dead queue: where it was given up, and when (ms since 1970; 0: not known)."""
+
+    destination: str
+    subscription: str
+    code: str
+    reason: str
+    deliveries: int
+    at_ms: int
+
+
+class Slice(msgspec.Struct, array_like=True, frozen=True):
+    """Events of one batch. `length` bytes of the body are a batch with just these events.
+
+    `is_adjoining`: one range may span this slice and the one before (also of the frame before). This receiver has got every
+    position of this backlog that lies between them."""
+
+    first: int  # position
+    events: int
+    deliveries: int  # how often it had been delivered before: 0 the first time
+    is_adjoining: bool
+    length: int
+    destination: str = ""  # where it was sent, when that is not where the receiver is attached
+    deaths: tuple[Death, ...] = ()  # in the dead queue: why these events are there, oldest first
+    accepted_us: int = 0  # when it was accepted, microseconds since 1970; 0: not known
+    is_returned: bool = False  # it came back before, although that did not count as a delivery
+
+
+class SettledPart(msgspec.Struct, array_like=True, frozen=True):
+    """Positions that a transaction confirms, of one receiver."""
+
+    receiver: int
+    ranges: bytes
+    delivered_up_to: int = 0
+    handed: int = 0  # as in Credit
