@@ -174,3 +174,13 @@ def _left_running(folder: Path) -> list[str]:
         if str(folder) in command:
             found.append(command)
     return found
+
+
+def test_the_stock_order_is_executed_once_although_a_server_and_the_carrier_are_killed(tmp_path: Path) -> None:
+    picture = tmp_path / "orders.png"
+
+    out = _run("-m", "examples.stock_order", "--orders", "6", "--picture", str(picture), folder=TOP, seconds=180)
+
+    assert "requests 6, orders at the exchange 6, seen twice 0" in out
+    assert "server a and server b: yes" in out
+    assert picture.read_bytes().startswith(b"\x89PNG")

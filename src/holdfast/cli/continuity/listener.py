@@ -40,6 +40,12 @@ InDoubt = Annotated[
 ]
 Forgets = Annotated[bool, typer.Option("--forgets", help="The server keeps nothing: it is rebuilt after every restart.")]
 Probe = Annotated[str, typer.Option("--probe", metavar="PATH", help="The path at which the server tells of a transaction.")]
+Egress = Annotated[
+    str,
+    typer.Option(
+        "--egress", metavar="HOST:PORT", help="Where the server asks for effects: http://HOST:PORT/exchange is far side exchange."
+    ),
+]
 Ca = Annotated[
     Path | None,
     typer.Option("--tls-ca", metavar="FILE", help="Speak TLS with engines: the authorities of their certificates, PEM.",
@@ -58,6 +64,7 @@ def add_to(app: typer.Typer) -> None:
             "Run the listener of one server until SIGTERM or SIGINT; it prints a line when it has joined the domain.",
             [
                 "holdfast listener --domain shop --server http://127.0.0.1:9001 --name a --store ./a",
+                "holdfast listener --domain shop --server http://127.0.0.1:9001 --name a --egress 127.0.0.1:9901",
                 "holdfast listener --domain shop --server http+unix:///run/shop.sock --name b --site north --role shadow",
             ],
             changed={
@@ -81,6 +88,7 @@ def listener(
     in_doubt: InDoubt = "resend",
     forgets: Forgets = False,
     probe: Probe = "",
+    egress: Egress = "",
     tls_ca: Ca = None,
     tls_certificate: Certificate = None,
     tls_key: Key = None,
@@ -97,6 +105,7 @@ def listener(
         print_line(config_file.as_toml(context))
         return
     from holdfast.continuity.listener.listener import Listener
+    from holdfast.node.settings import parse_address
 
     server_log.begin(log_level)
     tls = _answer_tls(tls_ca, tls_certificate, tls_key)
@@ -104,7 +113,7 @@ def listener(
     def made() -> Listener:
         return Listener(
             url, domain, name, call=server, store=store or Path(f"listener-{name}"), site=site, role=role, in_doubt=in_doubt,
-            forgets=forgets, probe=probe, tls=tls,
+            forgets=forgets, probe=probe, tls=tls, egress=parse_address(egress) if egress else None,
         )  # fmt: skip
 
     holdfast.run(_serve(made))

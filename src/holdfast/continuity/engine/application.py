@@ -7,7 +7,8 @@ The client sees the server's answer, and `Holdfast-Transaction`, its confirmatio
 
     503   nothing was taken; Retry-After says when to repeat it
     504   no answer in time: repeat it with `Idempotency-Key: ` the key that is told
-    409, 410, 422, 502, 508   as `machines.gathering` decides
+    508   a server asks its own domain while it answers
+    409, 410, 422, 502   as `machines.gathering` decides
     501   WebSocket and other upgrades on a route that is not declared
     413   a body over BODY_BYTES_MAX
 
@@ -23,7 +24,7 @@ from typing import Any
 from holdfast.continuity.answer import HOP_BY_HOP
 from holdfast.continuity.engine.engine import Engine
 from holdfast.continuity.engine.under_way import AnswerCut, Transaction
-from holdfast.continuity.errors import NotAnswered, NotTaken
+from holdfast.continuity.errors import NotAnswered, NotTaken, ReEntry
 from holdfast.continuity.request import Headers
 
 Scope = MutableMapping[str, Any]
@@ -84,6 +85,8 @@ class Application:
             return
         except Refusal as refusal:
             await _refuse(send, refusal.status, refusal.sentence, [])
+        except ReEntry as problem:
+            await _refuse(send, 508, problem.sentence, [])
         except NotTaken as problem:
             await _refuse(send, 503, problem.sentence, [(b"retry-after", b"%d" % problem.retry_after)])
         except NotAnswered as problem:

@@ -33,7 +33,7 @@ from holdfast.continuity.engine.reads import Reads
 from holdfast.continuity.engine.servers import Servers
 from holdfast.continuity.engine.sessions import Sessions
 from holdfast.continuity.engine.under_way import Transaction, UnderWay
-from holdfast.continuity.errors import NotAnswered, NotTaken
+from holdfast.continuity.errors import NotAnswered, NotTaken, ReEntry
 from holdfast.continuity.link.answer_server import AnswerServer, ListenerLink
 from holdfast.continuity.link.frame import Answered, Message, Seen, State
 from holdfast.continuity.link.frame import Resume as ResumeFrame
@@ -102,6 +102,7 @@ class Engine:
         self.client: Client = await connect(self._url, password=self._password).open()
         try:
             self.domain: Domain = await register.read(self.client, self._domain_name)
+            self._under_way.keeps_traces = self.domain.tell_server
             self._topic = self.client.topic(self.domain.requests)
             self._credentials = frozenset(name.lower().encode() for name in self.domain.credentials)
             self._routes = Routes(self.domain.routes)
@@ -175,6 +176,7 @@ class Engine:
         self, method: str, target: str, headers: Headers, body: bytes, *, session: str = "", key: str = "", number: str = ""
     ) -> tuple[Transaction, str]:
         """Send a request and wait for the head of its answer. Say `leave` when the answer was handed on."""
+        self._check_entry(headers)
         route = self._routes.find(method, target)
         if route is not None and route.kind == "read":
             return await self._read(route, Content(method, target, headers, body, time.time_ns() // 1000), session)
@@ -198,6 +200,14 @@ class Engine:
             raise self._not_answered(asked, transaction.error.status, transaction.error.reason)
         self._note(transaction, session)
         return transaction, asked.transaction
+
+    def _check_entry(self, headers: Headers) -> None:
+        """ReEntry if a server that processes a request asks its own domain (continuity rule 13)."""
+        if self._under_way.keeps_traces:
+            trace = next((value for name, value in headers if name == b"traceparent"), b"")
+            running = self._under_way.traced(trace)
+            if running is not None:
+                raise ReEntry(f"this request belongs to transaction {running}, which still runs in this domain; nothing was sent")
 
     async def _read(self, route: Route, content: Content, session: str) -> tuple[Transaction, str]:
         self.figures["reads"] += 1

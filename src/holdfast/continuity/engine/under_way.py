@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Literal
 
 from holdfast.continuity.answer import Answer, Head
+from holdfast.continuity.machines.effects import trace_of
 from holdfast.continuity.machines.gathering import Begin, Chunk, Cut, Decided, End, Error, Gathering, Out, Resume
 
 COMPARED_MAX = 4_096
@@ -131,6 +132,8 @@ class UnderWay:
         self._compared: dict[str, None] = {}
         self._due: list[tuple[float, str]] = []
         self._timer: asyncio.TimerHandle | None = None
+        self.keeps_traces = False  # servers are told traces, so that a request may come back with one
+        self._traces: dict[str, str] = {}
 
     def __len__(self) -> int:
         """How many somebody waits for."""
@@ -138,10 +141,17 @@ class UnderWay:
 
     def begin(self, number: str, transaction: Transaction) -> None:
         self._transactions[number] = transaction
+        if self.keeps_traces:
+            self._traces[trace_of(number)] = number
         self._look_at_time(number, transaction)
 
     def get(self, number: str) -> Transaction | None:
         return self._transactions.get(number)
+
+    def traced(self, traceparent: bytes) -> str | None:
+        """The transaction under way to whose trace this belongs."""
+        parts = traceparent.split(b"-")
+        return self._traces.get(parts[1].decode("latin-1")) if len(parts) >= 4 else None
 
     def act(self, number: str, outs: list[Out]) -> None:
         """Act on the outs of a gathering."""
@@ -179,6 +189,8 @@ class UnderWay:
     def _forget(self, number: str) -> None:
         self._transactions.pop(number, None)
         self._compared.pop(number, None)
+        if self.keeps_traces:
+            self._traces.pop(trace_of(number), None)
 
     # --- time --------------------------------------------------------------------------------------------------------
 

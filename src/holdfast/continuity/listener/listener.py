@@ -28,6 +28,7 @@ from holdfast.client.receiving.incoming import Incoming
 from holdfast.continuity import register, request, roll_call
 from holdfast.continuity.answer import Answer
 from holdfast.continuity.domain import HISTORY, Domain, checked_name, subscription_of
+from holdfast.continuity.effects.calls_with_effects import CallsWithEffects
 from holdfast.continuity.link import frame
 from holdfast.continuity.link.answer_link import Address, AnswerLink, AnswerLinks
 from holdfast.continuity.link.frame import Hello, Read, Resume, Role, Seen, ServerState, State
@@ -75,15 +76,17 @@ class Listener:
         tls: ssl.SSLContext | None = None,
         password: str | None = None,
         boot: bytes | None = None,
+        egress: tuple[str, int] | None = None,
     ) -> None:
         """`call`: the server's URL, or a Python handler. `tls`: the context of answer links. `boot`: the id of this start of the
-        machine, if it is not the system's."""
+        machine, if it is not the system's. `egress`: where the server asks for effects; port 0 takes a free one."""
         self.server = checked_name(server, "server")
         self.site = site
         self.role: Role = role
         self._url, self._password, self._domain_name = url, password, domain
         self._call, self._folder, self._policy, self._forgets, self._probe = call, store, in_doubt, forgets, probe
         self._tls = tls
+        self._egress = egress
         self._boot = boot if boot is not None else boot_id()
         self.start = secrets.token_hex(8)
         self._is_joined = False  # everything before its joining is finished
@@ -104,6 +107,7 @@ class Listener:
             raise
         try:
             self._make_parts()
+            await self._open_effects()
             await self._ensure_subscription()
             self._incoming = await self._subscribed()
             await self._join()
@@ -137,6 +141,26 @@ class Listener:
             self.requests.needs_rebuild = "the server forgets, and may have been started again"
         for name in self.membership.engines:
             self._register(name)
+
+    async def _open_effects(self) -> None:
+        """Let the server ask for effects: by rule on its answers, or at the egress."""
+        if self._egress is None and not self.domain.effects:
+            return
+        self._server.effects = CallsWithEffects(
+            self.client, self.domain, self.server, is_certain=lambda: self._is_joined, stop_rebuild=self._stop_rebuild,
+            is_replaying=lambda: self.state_now == "rebuilding", address=self._egress,
+        )  # fmt: skip
+        await self._server.effects.open()
+
+    def _stop_rebuild(self, reason: str) -> None:
+        self.requests.needs_rebuild = reason
+        log.error("server %s cannot be rebuilt, an operator decides: %s", self.server, reason)
+
+    @property
+    def egress_port(self) -> int:
+        """The port at which the server asks for effects; 0 without an egress."""
+        effects = self._server.effects
+        return effects.address.port if effects is not None and effects.address is not None else 0
 
     def _digest(self, answer: Answer) -> bytes:
         return comparison_digest(answer, self.domain.compare, self._function)

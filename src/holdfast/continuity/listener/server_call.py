@@ -3,7 +3,7 @@
     async def handler(content: Content) -> Answer      an exception is a 500, as an HTTP server would answer it
 
 The server sees the request as the client wrote it. If it knows keys (`in_doubt="resend"`), it gets `Idempotency-Key`, also where
-the engine made the key. With `tell_server` it gets transaction, key, time and seed, which are the same at all servers.
+the engine made the key. With `tell_server` it gets transaction, key, time, seed and `traceparent`, the same at all servers.
 
 A probe is a path of the server that is asked for a transaction: `GET PROBE?transaction=NUMBER` answers JSON with `state`, which
 is `done`, `running` or `unknown`, and with `start`, an id that changes when the server is started again.
@@ -20,9 +20,11 @@ from urllib.parse import quote
 import msgspec
 
 from holdfast.continuity.answer import Answer, Head
+from holdfast.continuity.effects.calls_with_effects import CallsWithEffects
 from holdfast.continuity.listener.http_caller import HttpCaller
 from holdfast.continuity.listener.server_connection import CallFailed
 from holdfast.continuity.machines.doubt import ProbeAnswer
+from holdfast.continuity.machines.effects import traceparent_of
 from holdfast.continuity.request import Content, Headers, Request
 
 log = logging.getLogger("holdfast.continuity")
@@ -48,6 +50,7 @@ class ServerCall:
         self._knows_keys = knows_keys
         self._probe = probe
         self._timeout = timeout
+        self.effects: CallsWithEffects | None = None  # set if the server may ask for effects
 
     @property
     def is_in_process(self) -> bool:
@@ -56,7 +59,9 @@ class ServerCall:
 
     async def call(self, request: Request) -> Answer:
         """The answer to a request. CallFailed if there is none."""
-        return await self.ask(request.content, self._extra(request))
+        if self.effects is None:
+            return await self.ask(request.content, self._extra(request))
+        return await self.effects.call(request, lambda: self.ask(request.content, self._extra(request)))
 
     async def ask(self, content: Content, headers: Headers | None = None) -> Answer:
         """The answer to a request that is not in the topic."""
@@ -66,9 +71,11 @@ class ServerCall:
 
     async def _handle(self, content: Content, headers: Headers) -> Answer:
         assert self._handler is not None
+        named = {name for name, _ in headers}  # said anew, as `HttpCaller` does it
+        told = [*(each for each in content.headers if each[0] not in named), *headers]
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._handler(msgspec.structs.replace(content, headers=[*content.headers, *headers]))
+                return await self._handler(msgspec.structs.replace(content, headers=told))
         except TimeoutError as problem:
             raise CallFailed("timed out", f"no answer within {self._timeout:g} s") from problem
         except Exception:  # whatever a program raises is its answer, as it is under an HTTP server
@@ -83,6 +90,7 @@ class ServerCall:
                 (b"holdfast-key", request.key.encode()),
                 (b"holdfast-time", b"%d" % request.content.time_us),
                 (b"holdfast-seed", b"%d" % request.content.seed),
+                (b"traceparent", traceparent_of(request.transaction).encode()),
             ]
         return extra
 
@@ -98,5 +106,7 @@ class ServerCall:
             return Probed("running")
 
     async def close(self) -> None:
+        if self.effects is not None:
+            await self.effects.close()
         if self._caller is not None:
             await self._caller.close()
