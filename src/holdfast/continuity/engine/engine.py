@@ -20,16 +20,14 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
 
-import msgspec
-
 from holdfast.client.client import Client, connect
-from holdfast.client.destination import Queue
 from holdfast.continuity import register, request, roll_call
 from holdfast.continuity.answer import Answer, Part
 from holdfast.continuity.domain import Domain, Route
 from holdfast.continuity.engine.disagreements import DISAGREEMENT, Disagreements
 from holdfast.continuity.engine.given_answers import GivenAnswers
 from holdfast.continuity.engine.reads import Reads
+from holdfast.continuity.engine.registration import Registration
 from holdfast.continuity.engine.servers import Servers
 from holdfast.continuity.engine.sessions import Sessions
 from holdfast.continuity.engine.under_way import Transaction, UnderWay
@@ -45,10 +43,8 @@ from holdfast.errors import HoldfastError, OutcomeUnknown
 log = logging.getLogger("holdfast.continuity")
 
 CHECK_SECONDS = 0.5
-AGAIN_SECONDS = 1.0
 SESSION_COPIES = 2
 SESSION_SECONDS = 5.0
-_parts = msgspec.msgpack.Decoder(Part)
 
 
 class Engine:
@@ -109,28 +105,22 @@ class Engine:
             self._reads = Reads(self.domain, self.start, self.servers, self._under_way, self._loop_time)
             self._server = AnswerServer(self, self.domain.name, self.name, self.start)
             host, port = await self._server.listen(*self._answers, self._tls)
-            self._address = self._advertise or f"{host}:{port}"
-            await self._register()
+            told = {
+                "engine": self.name, "start": self.start, "site": self.site,
+                "address": self._advertise or f"{host}:{port}", "tls": self._tls is not None,
+            }  # fmt: skip
+            self._registration = await Registration.open(self.client, self._topic, told, self._take)
         except BaseException:
             await self.client.close()
             raise
         self._tasks = [
             asyncio.create_task(self._given.publish_for_ever()),
             asyncio.create_task(self._disagreements.publish_for_ever()),
-            asyncio.create_task(self._receive_replies()),
+            asyncio.create_task(self._registration.receive_for_ever()),
             asyncio.create_task(self._check_servers()),
             asyncio.create_task(roll_call.answer_for_ever(self.client, self.domain.name, self.description)),
         ]
         return self
-
-    async def _register(self) -> None:
-        """Say in the topic where listeners answer: by link, or by event if they cannot dial."""
-        self._replies = await self.client.temporary_queue()
-        told = {
-            "engine": self.name, "start": self.start, "site": self.site, "address": self._address,
-            "reply_to": self._replies.name, "tls": self._tls is not None,
-        }  # fmt: skip
-        await self._topic.send(told, type=request.ENGINE)
 
     async def close(self) -> None:
         """Take no more requests; publish what was given; leave."""
@@ -335,29 +325,6 @@ class Engine:
         server = self.servers.get(wanted.server)
         if server is not None:
             server.link.send(ResumeFrame(number, wanted.offset))
-
-    async def _receive_replies(self) -> None:
-        """Take answers of listeners that cannot reach this engine by link. A queue lost with its session is made anew."""
-        while True:
-            try:
-                await self._receive_from(self._replies)
-                return
-            except HoldfastError as problem:
-                log.info("answers by event do not come for the moment: %s", problem)
-                await asyncio.sleep(AGAIN_SECONDS)
-            try:
-                await self._register()
-            except HoldfastError as problem:
-                log.info("the engine is not registered anew yet: %s", problem)
-
-    async def _receive_from(self, replies: Queue) -> None:
-        async with replies.receive() as incoming:
-            async for event in incoming:
-                try:
-                    self._take(str(event.properties.get("server", "")), _parts.decode(bytes(event.body)))
-                except msgspec.DecodeError as problem:
-                    log.warning("an answer by event cannot be read: %s", problem)
-                await event.confirm()
 
     async def _check_servers(self) -> None:
         """Do not wait for servers that fell silent."""
