@@ -17,6 +17,7 @@ SLEEPS = {
     "tests/waiting.py": (3, "this is what polls, and what lets the loop turn"),
     "tests/bench/backlog.py": (1, POLLS),
     "tests/bench/child.py": (1, POLLS),
+    "tests/bench/continuity.py": (2, POLLS),
     "tests/bench/end_to_end.py": (1, PACE),
     "tests/bench/fairness.py": (1, PACE),
     "tests/contract/test_client_expired.py": (1, "the program works, and gives the loop no time, until events have expired"),
