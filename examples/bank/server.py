@@ -7,7 +7,8 @@
 
     python -m examples.bank.server --port 9001 --data a.sqlite [--slow 0.2] [--lie]
 
-It syncs before it answers. `--slow` and `--lie` make it a bad one, for those who want to see what happens then.
+It syncs before it answers. It knows keys: a change with an `Idempotency-Key` that it has seen is answered and not made again,
+also after a kill. `--slow` and `--lie` make it a bad one, for those who want to see what happens then.
 """
 
 from __future__ import annotations
@@ -29,10 +30,15 @@ class Bank:
         self._database.execute("PRAGMA journal_mode=WAL")
         self._database.execute("PRAGMA synchronous=FULL")
         self._database.execute("CREATE TABLE IF NOT EXISTS accounts (name TEXT PRIMARY KEY, balance INTEGER, changes INTEGER)")
+        self._database.execute("CREATE TABLE IF NOT EXISTS keys (key TEXT PRIMARY KEY, balance INTEGER)")
 
-    def change(self, name: str, amount: int) -> int | None:
-        """Add an amount to an account; its new balance, or None if that would be below zero."""
-        with self._lock:
+    def change(self, name: str, amount: int, key: str = "") -> int | None:
+        """Add an amount to an account, once for each key; its new balance, or None if that would be below zero."""
+        with self._lock, self._database:
+            self._database.execute("BEGIN IMMEDIATE")
+            known = self._database.execute("SELECT balance FROM keys WHERE key = ?", (key,)).fetchone()
+            if known:
+                return int(known[0])
             balance = self.balance(name) + amount
             if balance < 0:
                 return None
@@ -40,6 +46,8 @@ class Bank:
                 "INSERT INTO accounts VALUES (?, ?, 1) ON CONFLICT (name) DO UPDATE SET balance = ?, changes = changes + 1",
                 (name, balance, balance),
             )
+            if key:
+                self._database.execute("INSERT INTO keys VALUES (?, ?)", (key, balance))
             return balance
 
     def balance(self, name: str) -> int:
@@ -77,7 +85,8 @@ class Handler(BaseHTTPRequestHandler):
             amount = int(json.loads(body)["amount"])
         except (ValueError, KeyError, TypeError):
             return self._answer(400, {"error": 'send {"amount": 250}'})
-        balance = self.bank.change(parts[1], amount if parts[2] == "deposit" else -amount)
+        key = self.headers.get("Idempotency-Key") or ""
+        balance = self.bank.change(parts[1], amount if parts[2] == "deposit" else -amount, key)
         if balance is None:
             return self._answer(409, {"error": "there is not so much in the account"})
         return self._answer(200, {"account": parts[1], "balance": balance + (1_000_000 if self.is_lying else 0)})
