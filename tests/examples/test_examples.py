@@ -184,3 +184,15 @@ def test_the_stock_order_is_executed_once_although_a_server_and_the_carrier_are_
     assert "requests 6, orders at the exchange 6, seen twice 0" in out
     assert "server a and server b: yes" in out
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_the_bank_has_the_balance_right_at_both_servers_after_one_was_killed(tmp_path: Path) -> None:
+    path = f"{TOP}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+
+    out = _run("-m", "examples.bank", "--quick", "--plot", "bank.png", folder=tmp_path, seconds=120, PYTHONPATH=path)
+
+    assert "the balance is 750" in out
+    assert "failed: 0" in out
+    assert "The balance is right at both servers." in out
+    assert (tmp_path / "bank.png").read_bytes().startswith(b"\x89PNG")

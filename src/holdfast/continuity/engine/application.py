@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 
-from holdfast.continuity.answer import HOP_BY_HOP
+from holdfast.continuity.engine import passed_headers
 from holdfast.continuity.engine.engine import Engine
 from holdfast.continuity.engine.under_way import AnswerCut, Transaction
 from holdfast.continuity.errors import NotAnswered, NotTaken, ReEntry
@@ -35,7 +35,6 @@ BODY_BYTES_MAX = 64 << 20
 # Bodies of all requests together while they are being read.
 BODIES_BYTES_MAX = 512 << 20
 KEY_MAX = 255
-_LEFT_OUT = HOP_BY_HOP | {b"accept-encoding", b"idempotency-key", b"expect", b"content-length"}
 
 
 class ClientLeft(Exception):
@@ -74,12 +73,9 @@ class Application:
         try:
             key = _key_of(headers)
             body = await self._body(headers, receive)
-            asked = [each for each in headers if each[0] not in _LEFT_OUT and not each[0].startswith(b"holdfast-")]
-            if body or any(name == b"content-length" for name, _ in headers):
-                asked.append((b"content-length", b"%d" % len(body)))
             transaction, number = await self.engine.submit(
-                scope["method"], _target(scope), asked, body, session=self._session(scope, headers), key=key,
-                number=self._number(headers),
+                scope["method"], _target(scope), passed_headers.of_request(headers, body), body,
+                session=self._session(scope, headers), key=key, number=self._number(headers),
             )  # fmt: skip
         except ClientLeft:
             return
@@ -90,20 +86,15 @@ class Application:
         except NotTaken as problem:
             await _refuse(send, 503, problem.sentence, [(b"retry-after", b"%d" % problem.retry_after)])
         except NotAnswered as problem:
-            told = [(b"holdfast-transaction", problem.transaction.encode()), (b"holdfast-key", problem.key.encode())]
-            await _refuse(send, problem.status, problem.sentence, told)
+            await _refuse(send, problem.status, problem.sentence, passed_headers.of_problem(problem))
         else:
             await self._answer(scope, send, transaction, number)
 
     async def _answer(self, scope: Scope, send: Send, transaction: Transaction, number: str) -> None:
         """Hand an answer on. One that is cut short ends the connection, so that the client cannot take it for whole."""
-        head = transaction.head
-        headers = [each for each in head.headers if each[0] not in HOP_BY_HOP]
-        headers.append((b"holdfast-transaction", number.encode()))
-        if transaction.begin is not None and transaction.begin.replayed:
-            headers.append((b"holdfast-replayed", b"true"))
+        headers = passed_headers.of_answer(transaction, number)
         try:
-            await send({"type": "http.response.start", "status": head.status, "headers": headers})
+            await send({"type": "http.response.start", "status": transaction.head.status, "headers": headers})
             if scope["method"] != "HEAD":
                 async for chunk in transaction.chunks():
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})

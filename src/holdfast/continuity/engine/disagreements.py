@@ -34,10 +34,12 @@ class Disagreements:
             {
                 "transaction": transaction.number,
                 "place": transaction.place,
+                "is_read": transaction.is_read,
                 "given": decided.given,
                 "digests": {server: digest.hex() for server, digest in sorted(decided.digests.items())},
                 "kinds": dict(sorted(decided.kinds.items())),
                 "named": list(decided.named),
+                "failed": list(decided.failed),
             }
         )
         self._more.set()

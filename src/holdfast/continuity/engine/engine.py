@@ -206,6 +206,9 @@ class Engine:
         transaction = await self._reads.ask(route, content, place, self.servers.current())
         if transaction.error is not None:
             self._under_way.leave(transaction.number)
+            if transaction.error.status == 503:
+                self.figures["refused"] += 1
+                raise NotTaken("all servers are behind what this session has seen; repeat it later")
             raise NotAnswered(transaction.error.status, transaction.error.reason, transaction.number, "")
         self._note(transaction, session)
         return transaction, transaction.number
@@ -273,7 +276,7 @@ class Engine:
         try:
             await self._sessions.wait_for(session, needed, SESSION_SECONDS)
         except TimeoutError:
-            raise NotTaken(f"{session.confirmed} of {needed} listeners have queued the session; repeat it later") from None
+            raise NotTaken(f"{len(session.confirmed)} of {needed} listeners have queued the session; repeat it later") from None
 
     def _not_answered(self, asked: Request, status: int, reason: str) -> NotAnswered:
         self.figures["not_answered"] += 1
@@ -307,7 +310,8 @@ class Engine:
             if server is not None:
                 self._under_way.lose(server.name, "removed")
         elif isinstance(message, Seen):
-            self._sessions.seen(message.session)
+            assert link.hello is not None
+            self._sessions.seen(message.session, link.hello.server)
 
     def went(self, link: ListenerLink) -> None:
         server = self.servers.leave(link)
@@ -350,8 +354,11 @@ class Engine:
         await self._topic.send({"given": list(given)}, type=request.GIVEN)
 
     async def _publish_disagreement(self, told: dict[str, Any]) -> None:
-        """Tell people and pipelines first; then the membership, which may remove a server."""
+        """Tell people and pipelines first; then the membership, which may remove a server, or have it rebuilt."""
         await self.client.topic(self.domain.disagreements).send(told, type=DISAGREEMENT)
+        for server in () if told["is_read"] else told["failed"]:  # its state is not that of the others (continuity rule 4)
+            reason = f"it failed at transaction {told['transaction']}, which another server has done"
+            await self._topic.send({"kind": "rebuild", "server": server, "reason": reason}, type=request.MEMBER)
         change = {"kind": "disagreement", "transaction": told["transaction"], "answers": told["digests"]}
         await self._topic.send(change, type=request.MEMBER)
 

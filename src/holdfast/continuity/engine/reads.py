@@ -34,12 +34,24 @@ class Reads:
 
     async def ask(self, route: Route, content: Content, place: int, current: list[Server]) -> Transaction:
         """The head of the first answer. `place`: the newest that the session saw; 0 if it saw none."""
+        place = place or self._servers.newest_place
+        if route.send == "all":
+            return await self._ask(content, place, current, [])
+        turn = (self._numbers + 1) % len(current)
+        others = current[turn:] + current[:turn]
+        while True:
+            transaction = await self._ask(content, place, [others.pop(0)], others)
+            is_failed = transaction.begin is None or transaction.begin.head.status >= 500
+            if not is_failed or not others:
+                return transaction
+            self._under_way.leave(transaction.number)
+
+    async def _ask(self, content: Content, place: int, asked: list[Server], others: list[Server]) -> Transaction:
+        """Ask these servers at once, and of the others one after the other; those that were asked are taken from `others`."""
         self._numbers += 1
         number = f"{self._start}-r{self._numbers:x}"
-        read = Read(number, content, place or self._servers.newest_place, self._servers.membership)
+        read = Read(number, content, place, self._servers.membership)
         domain = self._domain
-        turn = self._numbers % len(current)
-        asked = current if route.send == "all" else [current[turn]]
         gathering = Gathering(
             number, [each.name for each in asked], "first", domain.error_wait, self._clock(),
             answer_timeout=domain.answer_timeout,
@@ -49,8 +61,7 @@ class Reads:
         try:
             for server in asked:
                 server.link.send(read)
-            if route.send == "hedged":
-                await self._hedge(read, transaction, current[turn + 1 :] + current[:turn])
+            await self._hedge(read, transaction, others)
             await transaction.answered()
         except BaseException:
             self._under_way.leave(number)
@@ -59,11 +70,12 @@ class Reads:
 
     async def _hedge(self, read: Read, transaction: Transaction, others: list[Server]) -> None:
         """Ask one more each time nobody has answered for a while."""
-        for server in others:
+        while others:
             try:
                 async with asyncio.timeout(HEDGE_SECONDS):
                     await transaction.answered()
                 return
             except TimeoutError:
+                server = others.pop(0)
                 transaction.gathering.expect(server.name)
                 server.link.send(read)
