@@ -1,7 +1,7 @@
 """The HTTP caller: calls a server with a request, as its client would, over connections that are kept.
 
     caller = HttpCaller("http://127.0.0.1:8080")           or http+unix://%2Frun%2Fshop.sock
-    answer = await caller.call(content, timeout=10)        a whole answer
+    answer = await caller.call(content, timeout=10)        a whole answer; a `stream` is given it while it comes, if it takes long
     async for part in caller.call_in_parts(content):       its head, then bytes; the server waits while nobody takes them
         …
 
@@ -13,7 +13,7 @@ CallFailed says that there is no answer, and whether the server may have seen th
 cannot be written as HTTP, such as one with a line break in a header, is answered with 400 here, alike at every listener.
 
 Bounds: `connections_max` connections, further calls wait their turn; a connection that was idle for IDLE_SECONDS_MAX is not used
-again; a whole answer has at most `answer_max` bytes.
+again; a whole answer has at most `answer_max` bytes, one that is streamed any number.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 from urllib.parse import unquote, urlsplit
 
 from holdfast.continuity.answer import Answer, Head
@@ -35,6 +35,9 @@ IDLE_SECONDS_MAX = 1.0
 CONNECTIONS_MAX = 128
 ANSWER_BYTES_MAX = 64 << 20
 TIMEOUT_S = 10.0
+# A stream is given so much at once, and what there is when the server pauses for so long.
+PART_BYTES = 256 << 10
+PAUSE_SECONDS = 0.02
 # Left out beside hop-by-hop headers: what is said anew here, and what makes answers differ.
 _LEFT_OUT = frozenset((b"accept-encoding", b"content-length", b"expect", b"host", b"proxy-connection"))
 _METHODS_WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
@@ -71,6 +74,17 @@ def parse_address(url: str) -> Address:
     raise BadUrl(f"{url!r:.80} is no URL of a server; write http://HOST:PORT, or http+unix://%2Fpath%2Fof.sock")
 
 
+class Stream(Protocol):
+    """Takes an answer while it comes."""
+
+    async def take(self, head: Head, body: bytes) -> None:
+        """The head, and the next bytes of the body."""
+
+    @property
+    def body(self) -> bytes:
+        """Everything that was taken, or nothing if that was too much to keep."""
+
+
 class HttpCaller:
     """Calls one server. Use it in one loop; `close` ends its connections."""
 
@@ -97,20 +111,60 @@ class HttpCaller:
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
-    async def call(self, content: Content, headers: Headers | None = None, timeout: float = TIMEOUT_S) -> Answer:
-        """The whole answer. `headers` are added to those of the request, and replace those of the same name."""
+    async def call(
+        self, content: Content, headers: Headers | None = None, timeout: float = TIMEOUT_S, stream: Stream | None = None
+    ) -> Answer:
+        """The whole answer. `headers` are added to those of the request, and replace those of the same name.
+
+        With a `stream`, an answer that does not come at once is given to it while it comes, and `timeout` is how long the server
+        may stand still.
+        """
         request = written(content, headers or [], self._host)
         if request is None:
             return _UNWRITABLE
         async with self._connection(timeout) as connection:
-            connection.begin(request, is_head=content.method == "HEAD", body_max=self._answer_max)
+            body_max = self._answer_max if stream is None else None
+            connection.begin(request, is_head=content.method == "HEAD", body_max=body_max)
             alarm = self._alarm(connection, timeout)
             try:
+                if stream is not None and not (await connection.until_head() and connection.is_over):
+                    alarm.cancel()
+                    return Answer(connection.received_head, await self._streamed(connection, stream, timeout))
                 body = await connection.until_over()
             finally:
                 alarm.cancel()
             head = connection.received_head
+        if stream is not None:
+            return Answer(head, body)
         return Answer(head if head.length >= 0 else Head(head.status, head.headers, len(body)), body)
+
+    async def _streamed(self, connection: ServerConnection, stream: Stream, timeout: float) -> bytes:
+        """Give a stream the body in parts; the whole body. A body that is small and comes soon is not given to the stream."""
+        pieces: list[bytes] = []
+        size, is_given = 0, False
+        while True:
+            chunk = await self._next(connection, timeout, PAUSE_SECONDS if pieces or not is_given else None)
+            if chunk:
+                pieces.append(chunk)
+                size += len(chunk)
+            elif chunk is not None and not is_given:
+                return b"".join(pieces)
+            if chunk is None or size >= PART_BYTES or not chunk:
+                await stream.take(connection.received_head, b"".join(pieces))
+                pieces, size, is_given = [], 0, True
+            if chunk == b"":
+                return stream.body
+
+    async def _next(self, connection: ServerConnection, timeout: float, pause: float | None) -> bytes | None:
+        """The next bytes; b"" at the end, None if the server pauses."""
+        alarm = self._alarm(connection, timeout)
+        try:
+            async with asyncio.timeout(pause):
+                return await connection.chunk()
+        except TimeoutError:
+            return None
+        finally:
+            alarm.cancel()
 
     async def call_in_parts(
         self, content: Content, headers: Headers | None = None, timeout: float = TIMEOUT_S
