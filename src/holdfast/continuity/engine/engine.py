@@ -105,12 +105,12 @@ class Engine:
             self._routes = Routes(self.domain.routes)
             self._reads = Reads(self.domain, self.start, self.servers, self._under_way, self._loop_time)
             self._server = AnswerServer(self, self.domain.name, self.name, self.start)
-            host, port = await self._server.listen(*self._answers, self._tls)
+            _, port = await self._server.listen(*self._answers, self._tls)
             self._replies = await self.client.temporary_queue()
             await self._topic.send(
                 {
                     "engine": self.name, "start": self.start, "site": self.site,
-                    "address": self._advertise or f"{host}:{port}", "reply_to": self._replies.name,
+                    "address": self._advertise or f"{self._answers[0]}:{port}", "reply_to": self._replies.name,
                     "tls": self._tls is not None,
                 },
                 type=request.ENGINE,

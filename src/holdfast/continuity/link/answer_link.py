@@ -83,6 +83,7 @@ class AnswerLink(asyncio.Protocol):
         self._lost = asyncio.Event()
         self._has_room = asyncio.Event()
         self._has_room.set()
+        self._told = ""  # why there is no link
         self._beat: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -138,13 +139,20 @@ class AnswerLink(asyncio.Protocol):
                 pause = PAUSE_FIRST_S
                 await self._lost.wait()
             except (OSError, TimeoutError, ProtocolError) as problem:
-                log.debug("engine %s at %s is not reached: %s", self.address.engine, self.address.address, problem)
+                self._tell(problem)
             finally:
                 if self._transport is not None and not self.is_linked:
                     self._transport.abort()
             if not self.is_other:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, PAUSE_MAX_S)
+
+    def _tell(self, problem: Exception) -> None:
+        """Log why there is no link; a reason that goes by itself quietly, another once."""
+        is_known = not isinstance(problem, ssl.SSLError | ProtocolError) or str(problem) == self._told
+        level = logging.DEBUG if is_known else logging.WARNING
+        self._told = self._told if is_known else str(problem)
+        log.log(level, "engine %s at %s is not linked: %s", self.address.engine, self.address.address, problem)
 
     async def _dial(self) -> None:
         """Connect and be welcomed. OSError, TimeoutError or ProtocolError if that fails."""
@@ -154,7 +162,9 @@ class AnswerLink(asyncio.Protocol):
         self._welcomed = loop.create_future()
         context = self._tls if self.address.is_tls else None
         if self.address.is_tls and context is None:
-            raise ProtocolError(f"engine {self.address.engine} speaks TLS; give this listener an authority and a certificate")
+            raise ProtocolError("it speaks TLS; give this listener an authority and a certificate")
+        if self._tls is not None and not self.address.is_tls and not where.startswith(UNIX):
+            raise ProtocolError("it speaks no TLS, and this listener sends no answer in the clear")
         async with asyncio.timeout(WELCOME_SECONDS):
             if where.startswith(UNIX):
                 await loop.create_unix_connection(lambda: self, where[len(UNIX) :])

@@ -1,6 +1,6 @@
 """The HTTP caller: calls a server with a request, as its client would, over connections that are kept.
 
-    caller = HttpCaller("http://127.0.0.1:8080")           or http+unix://%2Frun%2Fshop.sock
+    caller = HttpCaller("http://127.0.0.1:8080")           or https://…, or http+unix://%2Frun%2Fshop.sock
     answer = await caller.call(content, timeout=10)        a whole answer; a `stream` is given it while it comes, if it takes long
     async for part in caller.call_in_parts(content):       its head, then bytes; the server waits while nobody takes them
         …
@@ -19,6 +19,7 @@ again; a whole answer has at most `answer_max` bytes, one that is streamed any n
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple, Protocol, Self
@@ -49,29 +50,32 @@ class Address(NamedTuple):
     host: str
     port: int
     path: str = ""
+    is_tls: bool = False
 
     @property
     def authority(self) -> str:
         if self.path:
             return "localhost"
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == 80 else f"{host}:{self.port}"
+        return host if self.port == (443 if self.is_tls else 80) else f"{host}:{self.port}"
 
 
 def parse_address(url: str) -> Address:
     """The address in a URL; BadUrl says what to write."""
     try:
         parts = urlsplit(url)
-        port = parts.port or 80
+        port = parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError as problem:
         raise BadUrl(f"{url!r:.80} is no URL of a server: {problem}") from problem
     if parts.scheme == "http+unix":
         path = unquote(parts.netloc) or parts.path
         if path:
             return Address("", 0, path)
-    elif parts.scheme == "http" and parts.hostname and parts.path in ("", "/") and not (parts.query or parts.username):
-        return Address(parts.hostname, port)
-    raise BadUrl(f"{url!r:.80} is no URL of a server; write http://HOST:PORT, or http+unix://%2Fpath%2Fof.sock")
+    elif parts.scheme in ("http", "https") and parts.hostname and parts.path in ("", "/") and not (parts.query or parts.username):
+        return Address(parts.hostname, port, is_tls=parts.scheme == "https")
+    raise BadUrl(
+        f"{url!r:.80} is no URL of a server; write http://HOST:PORT, https://HOST:PORT, or http+unix://%2Fpath%2Fof.sock"
+    )
 
 
 class Stream(Protocol):
@@ -88,9 +92,18 @@ class Stream(Protocol):
 class HttpCaller:
     """Calls one server. Use it in one loop; `close` ends its connections."""
 
-    def __init__(self, url: str, *, connections_max: int = CONNECTIONS_MAX, answer_max: int = ANSWER_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        connections_max: int = CONNECTIONS_MAX,
+        answer_max: int = ANSWER_BYTES_MAX,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """`tls`: the context for https; the system's authorities if it is not said."""
         self.url = url
         self.address = parse_address(url)
+        self._tls = (tls or ssl.create_default_context()) if self.address.is_tls else None
         self._host = self.address.authority.encode()
         self._answer_max = answer_max
         self._idle: list[ServerConnection] = []  # the one used last is used next
@@ -236,7 +249,9 @@ class HttpCaller:
                 if address.path:
                     _, connection = await loop.create_unix_connection(lambda: ServerConnection(loop), address.path)
                 else:
-                    _, connection = await loop.create_connection(lambda: ServerConnection(loop), address.host, address.port)
+                    _, connection = await loop.create_connection(
+                        lambda: ServerConnection(loop), address.host, address.port, ssl=self._tls
+                    )
         except TimeoutError as problem:
             raise CallFailed("refused", f"{self.url} takes no connection within {timeout:g} s") from problem
         except OSError as problem:

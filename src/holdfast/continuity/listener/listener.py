@@ -260,7 +260,7 @@ class Listener:
         if engine is None:
             self.links.unregister(name)
         else:
-            self.links.register(Address(name, engine.start, engine.address, self._tls is not None))
+            self.links.register(Address(name, engine.start, engine.address, engine.tls))
 
     def _turned(self, change: Change) -> None:
         """The turn of a change has come: everything before it is finished. At its own joining, the server is current."""
