@@ -9,7 +9,7 @@ The client sees the server's answer, and `Holdfast-Transaction`, its confirmatio
     504   no answer in time: repeat it with `Idempotency-Key: ` the key that is told
     508   a server asks its own domain while it answers
     409, 410, 422, 502   as `machines.gathering` decides
-    501   WebSocket and other upgrades on a route that is not declared
+    501   server-sent events on a route that is not declared as a stream; WebSocket and other upgrades anywhere
     413   a body over BODY_BYTES_MAX
 
 Internal headers neither come in nor go out: `Accept-Encoding` and what concerns one connection are left out, too.
@@ -17,6 +17,7 @@ Internal headers neither come in nor go out: `Accept-Encoding` and what concerns
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
@@ -25,6 +26,7 @@ from holdfast.continuity.engine import passed_headers
 from holdfast.continuity.engine.engine import Engine
 from holdfast.continuity.engine.under_way import AnswerCut, Transaction
 from holdfast.continuity.errors import NotAnswered, NotTaken, ReEntry
+from holdfast.continuity.machines.routes import asks_for_stream
 from holdfast.continuity.request import Headers
 
 Scope = MutableMapping[str, Any]
@@ -71,6 +73,7 @@ class Application:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: Headers = [(name.lower(), value) for name, value in scope["headers"]]
         try:
+            self._check_stream(scope, headers)
             key = _key_of(headers)
             body = await self._body(headers, receive)
             transaction, number = await self.engine.submit(
@@ -88,7 +91,26 @@ class Application:
         except NotAnswered as problem:
             await _refuse(send, problem.status, problem.sentence, passed_headers.of_problem(problem))
         else:
-            await self._answer(scope, send, transaction, number)
+            if transaction.streamed_by:
+                await self._answer_until_left(scope, receive, send, transaction, number)
+            else:
+                await self._answer(scope, send, transaction, number)
+
+    async def _answer_until_left(
+        self, scope: Scope, receive: Receive, send: Send, transaction: Transaction, number: str
+    ) -> None:  # fmt: skip
+        """Hand a stream on until it ends, or its client has left: such a stream may never end by itself."""
+        answering = asyncio.ensure_future(self._answer(scope, send, transaction, number))
+        leaving = asyncio.ensure_future(_until_left(receive))
+        try:
+            await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+            if not answering.done():
+                answering.cancel()
+            await asyncio.wait((answering, leaving))
+        if not answering.cancelled():
+            answering.result()
 
     async def _answer(self, scope: Scope, send: Send, transaction: Transaction, number: str) -> None:
         """Hand an answer on. One that is cut short ends the connection, so that the client cannot take it for whole."""
@@ -103,6 +125,13 @@ class Application:
             raise ConnectionAbortedError(f"the answer of transaction {number} is cut: {cut}") from cut
         finally:
             self.engine.leave(number)
+
+    def _check_stream(self, scope: Scope, headers: Headers) -> None:
+        """Refuse what would never end, or would become another protocol, before anything is sent (23)."""
+        if any(name == b"upgrade" and b"h2c" not in value.lower() for name, value in headers):
+            raise Refusal(501, "WebSocket and other upgrades are not passed through")
+        if asks_for_stream(headers) and not self.engine.is_stream(scope["method"], _target(scope)):
+            raise Refusal(501, 'this route is not declared as a stream; add it to `routes` with kind = "stream"')
 
     # --- what a request says -----------------------------------------------------------------------------------------
 
@@ -171,6 +200,11 @@ def _target(scope: Scope) -> str:
     path: bytes = scope.get("raw_path") or scope["path"].encode()
     query: bytes = scope.get("query_string") or b""
     return (path + b"?" + query if query else path).decode("latin-1")
+
+
+async def _until_left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _refuse(send: Send, status: int, sentence: str, headers: Headers) -> None:

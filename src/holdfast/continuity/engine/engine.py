@@ -104,10 +104,10 @@ class Engine:
             self._routes = Routes(self.domain.routes)
             self._reads = Reads(self.domain, self.start, self.servers, self._under_way, self._loop_time)
             self._server = AnswerServer(self, self.domain.name, self.name, self.start)
-            host, port = await self._server.listen(*self._answers, self._tls)
+            _, port = await self._server.listen(*self._answers, self._tls)
             told = {
                 "engine": self.name, "start": self.start, "site": self.site,
-                "address": self._advertise or f"{host}:{port}", "tls": self._tls is not None,
+                "address": self._advertise or f"{self._answers[0]}:{port}", "tls": self._tls is not None,
             }  # fmt: skip
             self._registration = await Registration.open(self.client, self._topic, told, self._take)
         except BaseException:
@@ -160,7 +160,7 @@ class Engine:
         try:
             return await transaction.whole()
         finally:
-            self._under_way.leave(number)
+            self.leave(number)
 
     async def submit(
         self, method: str, target: str, headers: Headers, body: bytes, *, session: str = "", key: str = "", number: str = ""
@@ -168,7 +168,7 @@ class Engine:
         """Send a request and wait for the head of its answer. Say `leave` when the answer was handed on."""
         self._check_entry(headers)
         route = self._routes.find(method, target)
-        if route is not None and route.kind == "read":
+        if route is not None:
             return await self._read(route, Content(method, target, headers, body, time.time_ns() // 1000), session)
         expected = self._expected()
         asked = self._make(method, target, headers, body, session, key, number)
@@ -203,7 +203,10 @@ class Engine:
         self.figures["reads"] += 1
         self._expected()
         place = self._sessions.get(session).place if session else 0
-        transaction = await self._reads.ask(route, content, place, self.servers.current())
+        if route.kind == "stream":
+            transaction = await self._reads.pass_through(content, place, self.servers.current())
+        else:
+            transaction = await self._reads.ask(route, content, place, self.servers.current())
         if transaction.error is not None:
             self._under_way.leave(transaction.number)
             if transaction.error.status == 503:
@@ -215,7 +218,16 @@ class Engine:
 
     def leave(self, number: str) -> None:
         """The answer of this transaction was handed on, or its client has left."""
-        self._under_way.leave(number)
+        transaction = self._under_way.get(number)
+        if transaction is not None and transaction.streamed_by:
+            self._reads.stop(transaction)
+        else:
+            self._under_way.leave(number)
+
+    def is_stream(self, method: str, target: str) -> bool:
+        """Whether a route is declared that passes this request through as a stream (23)."""
+        route = self._routes.find(method, target)
+        return route is not None and route.kind == "stream"
 
     def _expected(self) -> list[str]:
         """The servers that are expected to answer. NotTaken if they are too few, or too many requests are under way."""
@@ -341,7 +353,7 @@ class Engine:
 
     def _end(self, transaction: Transaction, end: End) -> None:
         """An answer was given: a retry gets the same (continuity rule 4)."""
-        if end.server and transaction.begin is not None and not transaction.begin.replayed:
+        if transaction.key and end.server and transaction.begin is not None and not transaction.begin.replayed:
             self._given.add(transaction.key, end.server, end.comparison)
 
     def _decide(self, transaction: Transaction, decided: Decided) -> None:

@@ -2,6 +2,7 @@
 
     all       to every current server at once; the first answer wins
     hedged    to one, and to the next after HEDGE_SECONDS without an answer, or when the one before fails
+    stream    passed through from one, to the next if that declines; its end is the server's, or the client's (23)
 
 A read carries the newest place its session saw, by read or write, so that nobody reads what was before their own write; the place
 of the topic's head as far as it is known when the session is new (continuity rule 10). A listener that is behind declines.
@@ -16,11 +17,13 @@ from collections.abc import Callable
 from holdfast.continuity.domain import Domain, Route
 from holdfast.continuity.engine.servers import Server, Servers
 from holdfast.continuity.engine.under_way import Transaction, UnderWay
-from holdfast.continuity.link.frame import Read
-from holdfast.continuity.machines.gathering import Gathering
+from holdfast.continuity.link.frame import Read, Stop
+from holdfast.continuity.machines.gathering import Error, Gathering
 from holdfast.continuity.request import Content
 
 HEDGE_SECONDS = 0.05
+# A stream may be silent for as long as it likes; its head may not.
+STREAM_SECONDS = 30 * 86_400.0
 
 
 class Reads:
@@ -67,6 +70,46 @@ class Reads:
             self._under_way.leave(number)
             raise
         return transaction
+
+    async def pass_through(self, content: Content, place: int, current: list[Server]) -> Transaction:
+        """The head of a stream. Say `stop` when its client has left."""
+        turn = (self._numbers + 1) % len(current)
+        transaction = None
+        for server in current[turn:] + current[:turn]:
+            transaction = await self._stream(content, place, server)
+            if transaction.error is None:
+                break
+            self._under_way.drop(transaction.number)
+        assert transaction is not None, "somebody is current"
+        return transaction
+
+    async def _stream(self, content: Content, place: int, server: Server) -> Transaction:
+        self._numbers += 1
+        number = f"{self._start}-r{self._numbers:x}"
+        gathering = Gathering(
+            number, [server.name], "first", 0.0, self._clock(), answer_timeout=STREAM_SECONDS, part_wait=STREAM_SECONDS
+        )
+        transaction = Transaction(number, gathering, "", is_read=True)
+        transaction.streamed_by = server.name
+        self._under_way.begin(number, transaction)
+        try:
+            server.link.send(Read(number, content, place, 0, is_stream=True))
+            async with asyncio.timeout(self._domain.answer_timeout):
+                await transaction.answered()
+        except TimeoutError:
+            self.stop(transaction)
+            transaction.error = Error(504, "the server has not begun the stream in time")
+        except BaseException:
+            self.stop(transaction)
+            raise
+        return transaction
+
+    def stop(self, transaction: Transaction) -> None:
+        """Pass a stream through no more."""
+        server = self._servers.get(transaction.streamed_by)
+        if server is not None and not transaction.is_over:
+            server.link.send(Stop(transaction.number))
+        self._under_way.drop(transaction.number)
 
     async def _hedge(self, read: Read, transaction: Transaction, others: list[Server]) -> None:
         """Ask one more each time nobody has answered for a while."""

@@ -35,6 +35,7 @@ class Transaction:
         self.gathering = gathering
         self.key = key
         self.is_read = is_read
+        self.streamed_by = ""  # the server of a stream that is passed through
         self.begin: Begin | None = None
         self.error: Error | None = None
         self.places: dict[str, int] = {}  # where each server was when it answered
@@ -185,6 +186,10 @@ class UnderWay:
             self._compared[number] = None
             while len(self._compared) > COMPARED_MAX:
                 self._forget(next(iter(self._compared)))
+
+    def drop(self, number: str) -> None:
+        """Nobody waits for this one any more, and it is not compared."""
+        self._forget(number)
 
     def _forget(self, number: str) -> None:
         self._transactions.pop(number, None)

@@ -17,6 +17,7 @@ import logging
 import pkgutil
 import secrets
 import ssl
+from contextlib import aclosing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -32,7 +33,7 @@ from holdfast.continuity.effects.calls_with_effects import CallsWithEffects
 from holdfast.continuity.link import frame
 from holdfast.continuity.link.answer_link import Address, AnswerLink, AnswerLinks
 from holdfast.continuity.link.frame import Hello, Read, Resume, Role, Seen, ServerState, State
-from holdfast.continuity.listener.answers import Answers
+from holdfast.continuity.listener.answers import Answers, AnswerStream
 from holdfast.continuity.listener.http_caller import HttpCaller
 from holdfast.continuity.listener.lazy_confirm import LazyConfirm
 from holdfast.continuity.listener.mark_file import CALLS
@@ -43,7 +44,7 @@ from holdfast.continuity.listener.store import Store
 from holdfast.continuity.listener.store_folder import boot_id
 from holdfast.continuity.listener.topic_events import TopicEvents
 from holdfast.continuity.machines.change import Change, Effect, Moved, Registered, Skipped
-from holdfast.continuity.machines.comparison import comparison_digest
+from holdfast.continuity.machines.comparison import comparison_digest, raw_comparison_digest
 from holdfast.continuity.machines.doubt import Doubt, Policy
 from holdfast.continuity.machines.membership import Membership
 from holdfast.continuity.machines.order import Order
@@ -53,6 +54,8 @@ log = logging.getLogger("holdfast.continuity")
 
 # Requests that are received and not finished. Every one of them may be called: the mark has room for their calls.
 WINDOW = 512
+# Streams that are passed on at once: each has a connection to the server, and others need some, too.
+STREAMS_MAX = 64
 # After a lost server of Holdfast, receiving is tried again this much later.
 AGAIN_SECONDS = 0.2
 
@@ -92,6 +95,7 @@ class Listener:
         self._is_joined = False  # everything before its joining is finished
         self._tasks: list[asyncio.Task[None]] = []
         self._reads: set[asyncio.Task[None]] = set()
+        self._passed: dict[str, asyncio.Task[None]] = {}  # streams, by their number
         self._is_stopping = asyncio.Event()
 
     # --- opening and closing -------------------------------------------------------------------------------------------
@@ -134,7 +138,8 @@ class Listener:
         deaths = {place: times - 1 for place, times in store.opened.in_doubt.items()} if self._server.is_in_process else {}
         self.requests = RequestsInOrder(
             store, Order(domain.order, min(WINDOW, CALLS // 2), store.finished), Doubt(self._policy, domain.call_timeout, deaths),
-            self._server, self.confirms, self.answers.tell, self._digest, self._publish_skip, self.links.say_state,
+            self._server, self.confirms, self.answers.tell, self.answers.stream, self._digest, self._publish_skip,
+            self.links.say_state,
         )  # fmt: skip
         self.events = TopicEvents(domain, store, self.requests, self.membership, self._heard, self._turned, self._seen)
         if self._forgets and store.opened.last:
@@ -162,7 +167,10 @@ class Listener:
         effects = self._server.effects
         return effects.address.port if effects is not None and effects.address is not None else 0
 
-    def _digest(self, answer: Answer) -> bytes:
+    def _digest(self, answer: Answer, stream: AnswerStream) -> bytes:
+        """The digest of what is compared; of a body that is too large to keep, byte for byte."""
+        if not stream.is_kept:
+            return raw_comparison_digest(answer.head, stream.digest, self.domain.compare)
         return comparison_digest(answer, self.domain.compare, self._function)
 
     async def _ensure_subscription(self) -> None:
@@ -276,7 +284,7 @@ class Listener:
         if engine is None:
             self.links.unregister(name)
         else:
-            self.links.register(Address(name, engine.start, engine.address, self._tls is not None))
+            self.links.register(Address(name, engine.start, engine.address, engine.tls))
 
     def _turned(self, change: Change) -> None:
         """The turn of a change has come: everything before it is finished. At its own joining, the server is current."""
@@ -326,18 +334,50 @@ class Listener:
         is_fresh = self.client.is_linked and self.state_now == "current"
         if not is_fresh or asked.place > self.requests.order.finished or asked.membership > self.membership.number:
             return self.answers.send_to(link, asked.number, 0, "declined", None, "behind, or not current")
-        task = asyncio.create_task(self._read(link, asked))
+        if asked.is_stream and len(self._passed) >= STREAMS_MAX:
+            return self.answers.send_to(link, asked.number, 0, "declined", None, f"{STREAMS_MAX} streams are passed on already")
+        task = asyncio.create_task(self._pass_on(link, asked) if asked.is_stream else self._read(link, asked))
+        if asked.is_stream:
+            self._passed[asked.number] = task
         self._reads.add(task)
         return task.add_done_callback(self._reads.discard)
 
     async def _read(self, link: AnswerLink, asked: Read) -> None:
         place = self.requests.order.finished
+        stream = self.answers.stream_to(link, asked.number, place)
         try:
-            answer = await self._server.ask(asked.content)
+            answer = await self._server.ask(asked.content, None, stream)
         except CallFailed as failure:
             return self.answers.send_to(link, asked.number, place, "failed", None, str(failure))
-        answer = msgspec.structs.replace(answer, comparison=self._digest(answer))
-        return self.answers.send_to(link, asked.number, place, "answered", answer)
+        finally:
+            stream.leave()
+        answer = msgspec.structs.replace(answer, comparison=self._digest(answer, stream))
+        if stream.is_begun:
+            stream.end(answer.comparison)
+        else:
+            self.answers.send_to(link, asked.number, place, "answered", answer)
+        return None
+
+    async def _pass_on(self, link: AnswerLink, asked: Read) -> None:
+        """Pass a stream on until it ends, its engine stops it, or the link is lost."""
+        try:
+            async with aclosing(self._server.pass_through(asked.content)) as parts:
+                passing = asyncio.ensure_future(self.answers.pass_on(link, asked.number, self.requests.order.finished, parts))
+                lost = asyncio.ensure_future(link.until_lost())
+                try:
+                    await asyncio.wait((passing, lost), return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    passing.cancel()
+                    lost.cancel()
+                    await asyncio.gather(passing, lost, return_exceptions=True)
+        finally:
+            self._passed.pop(asked.number, None)
+
+    def stop_stream(self, number: str) -> None:
+        """The client of a stream has left."""
+        task = self._passed.get(number)
+        if task is not None:
+            task.cancel()
 
     def resume(self, link: AnswerLink, asked: Resume) -> None:
         """Send a stored answer again, from a byte of its body on."""
@@ -345,6 +385,8 @@ class Listener:
         answer = self.store.find(place) if place is not None else None
         if place is not None and answer is not None:
             self.answers.send_to(link, asked.transaction, place, "answered", answer, offset=asked.offset)
+        else:
+            self.answers.resume(link, asked.transaction, asked.offset)
 
     def description(self) -> dict[str, Any]:
         """The answer to a roll call."""

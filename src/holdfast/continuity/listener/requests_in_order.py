@@ -21,6 +21,7 @@ import msgspec
 from holdfast.client.receiving.received_event import ReceivedEvent
 from holdfast.continuity import request
 from holdfast.continuity.answer import Answer, Head, Outcome
+from holdfast.continuity.listener.answers import AnswerStream
 from holdfast.continuity.listener.lazy_confirm import LazyConfirm
 from holdfast.continuity.listener.record import Record, RecordOutcome
 from holdfast.continuity.listener.server_call import ServerCall
@@ -64,7 +65,8 @@ class Entry:
 
 
 class RequestsInOrder:
-    """The requests of one server. `tell` answers engines, `compare` gives the digest of an answer that is compared."""
+    """The requests of one server. `tell` answers engines, `stream` while an answer comes; `compare` gives the digest of an answer
+    that is compared."""
 
     def __init__(
         self,
@@ -74,7 +76,8 @@ class RequestsInOrder:
         server: ServerCall,
         confirms: LazyConfirm,
         tell: Tell,
-        compare: Callable[[Answer], bytes],
+        stream: Callable[[Request, int], AnswerStream],
+        compare: Callable[[Answer, AnswerStream], bytes],
         publish_skip: Callable[[str, str], None],
         changed: Callable[[], None],
     ) -> None:
@@ -84,6 +87,7 @@ class RequestsInOrder:
         self._server = server
         self._confirms = confirms
         self._tell = tell
+        self._stream = stream
         self._compare = compare
         self._publish_skip = publish_skip
         self._changed = changed  # the state of the server
@@ -210,8 +214,9 @@ class RequestsInOrder:
         self._store.begin(entry.place)
         self.doubt.began(entry.place, time.monotonic())
         entry.is_called = True
+        stream = self._stream(entry.request, entry.place)
         try:
-            answer = await self._server.call(entry.request)
+            answer = await self._server.call(entry.request, stream)
         except CallFailed as failure:
             entry.is_called = False
             log.warning("transaction %s: the call failed: %s", entry.request.transaction, failure)
@@ -219,10 +224,21 @@ class RequestsInOrder:
             decision = self.doubt.failed(entry.place, failure.kind, time.monotonic())
             self._changed()
             return decision
+        finally:
+            stream.leave()
         entry.is_called = False
-        answer = msgspec.structs.replace(answer, comparison=self._compare(answer))
-        self._end(entry, "answered", answer)
+        self._end_stream(entry, msgspec.structs.replace(answer, comparison=self._compare(answer, stream)), stream)
         return None
+
+    def _end_stream(self, entry: Entry, answer: Answer, stream: AnswerStream) -> None:
+        """Store an answer, without its body if that is too large, and send what was not sent."""
+        if not stream.is_begun:
+            return self._end(entry, "answered", answer)
+        self._finish(entry, entry.record("answered", answer if stream.is_kept else None))
+        if not stream.end(answer.comparison):
+            is_kept = stream.is_kept
+            self._say(entry, "answered" if is_kept else "gone", answer if is_kept else None, "the answer is too large to be kept")
+        return self.advance()
 
     async def _is_to_be_called(self, entry: Entry, decision: Decision) -> bool:
         """Resolve a doubt; whether the request is to be called again. A skip and a rebuild leave it where it is."""

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from typing import cast
 from urllib.parse import quote
 
@@ -21,7 +22,7 @@ import msgspec
 
 from holdfast.continuity.answer import Answer, Head
 from holdfast.continuity.effects.calls_with_effects import CallsWithEffects
-from holdfast.continuity.listener.http_caller import HttpCaller
+from holdfast.continuity.listener.http_caller import HttpCaller, Stream
 from holdfast.continuity.listener.server_connection import CallFailed
 from holdfast.continuity.machines.doubt import ProbeAnswer
 from holdfast.continuity.machines.effects import traceparent_of
@@ -30,6 +31,8 @@ from holdfast.continuity.request import Content, Headers, Request
 log = logging.getLogger("holdfast.continuity")
 
 Handler = Callable[[Content], Awaitable[Answer]]
+# A server says nothing for long where nothing happens; one that is gone closes its connection.
+STREAM_IDLE_SECONDS = 3_600.0
 _FAILED = b"The handler of this request failed.\n"
 
 
@@ -57,17 +60,30 @@ class ServerCall:
         """It dies with the listener."""
         return self._handler is not None
 
-    async def call(self, request: Request) -> Answer:
-        """The answer to a request. CallFailed if there is none."""
+    async def call(self, request: Request, stream: Stream | None = None) -> Answer:
+        """The answer to a request; a `stream` is given it while it comes. CallFailed if there is none.
+
+        Where an answer may ask for effects, it is whole before any of it is handed on."""
         if self.effects is None:
-            return await self.ask(request.content, self._extra(request))
+            return await self.ask(request.content, self._extra(request), stream)
         return await self.effects.call(request, lambda: self.ask(request.content, self._extra(request)))
 
-    async def ask(self, content: Content, headers: Headers | None = None) -> Answer:
+    async def ask(self, content: Content, headers: Headers | None = None, stream: Stream | None = None) -> Answer:
         """The answer to a request that is not in the topic."""
         if self._caller is not None:
-            return await self._caller.call(content, headers, self._timeout)
+            return await self._caller.call(content, headers, self._timeout, stream)
         return await self._handle(content, headers or [])
+
+    async def pass_through(self, content: Content) -> AsyncGenerator[Head | bytes, None]:
+        """The head of an answer that may never end, then its body as it comes."""
+        if self._caller is None:
+            answer = await self._handle(content, [])
+            yield answer.head
+            yield answer.body
+            return
+        async with aclosing(self._caller.call_in_parts(content, None, STREAM_IDLE_SECONDS)) as parts:
+            async for each in parts:
+                yield each
 
     async def _handle(self, content: Content, headers: Headers) -> Answer:
         assert self._handler is not None

@@ -133,9 +133,8 @@ class TopicEvents:
         told, kind = entry.event.data, entry.event.type
         if kind == request.ENGINE:
             names = ("engine", "start", "address", "reply_to", "site")
-            return self._changed(
-                entry, msgspec.convert({"kind": "engine"} | {name: told.get(name, "") for name in names}, Change)
-            )
+            change = {"kind": "engine", "tls": told.get("tls") is True} | {name: told.get(name, "") for name in names}
+            return self._changed(entry, msgspec.convert(change, Change))
         if kind == request.SKIP:
             return self._changed(entry, Change("skip", str(told["server"]), transaction=str(told["transaction"])))
         if kind == request.SESSION:
