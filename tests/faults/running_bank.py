@@ -40,6 +40,7 @@ CLIENTS = 4
 DEPOSITS = effort.rounds(short=60, long=600)
 PATIENCE_S = 60.0
 RETRY_S = 0.02
+STOP_S = 12.0
 
 
 class Program:
@@ -72,7 +73,7 @@ class Program:
         """SIGTERM, and the exit code."""
         self.signal(signal.SIGTERM)
         assert self._process is not None
-        return self._process.wait(PATIENCE_S)
+        return self._process.wait(STOP_S)
 
 
 class Bank:

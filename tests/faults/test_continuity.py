@@ -123,6 +123,18 @@ def test_holdfast_killed_and_started_again_loses_and_doubles_nothing(bank: Bank)
     check(bank, made, "a", "b", "c")
 
 
+def test_engine_and_listener_end_in_good_order_although_holdfast_is_away(bank: Bank) -> None:
+    bank.holdfast.kill()
+
+    codes = [bank.engines[0].stop(), bank.listeners["a"].stop()]
+
+    assert codes == [0, 0], bank.logs()
+    bank.holdfast.start()
+    bank.engines[0].start()
+    bank.listeners["a"].start()
+    bank.until_ready()
+
+
 def test_a_link_cut_between_a_listener_and_an_engine_or_holdfast_loses_and_doubles_nothing(bank: Bank) -> None:
     with clients(bank) as made:
         for _ in range(effort.rounds(short=1, long=10)):

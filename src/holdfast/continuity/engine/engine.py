@@ -43,6 +43,8 @@ from holdfast.errors import HoldfastError, OutcomeUnknown
 log = logging.getLogger("holdfast.continuity")
 
 CHECK_SECONDS = 0.5
+# An engine that ends waits so long for Holdfast.
+CLOSE_SECONDS = 2.0
 SESSION_COPIES = 2
 SESSION_SECONDS = 5.0
 
@@ -126,8 +128,13 @@ class Engine:
         """Take no more requests; publish what was given; leave."""
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._given.flush()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._given.flush()
+        except TimeoutError:
+            log.warning("Holdfast is away: which of the last answers were given is not recorded")
         self._under_way.close()
         await self._server.close()
         await self.client.close()

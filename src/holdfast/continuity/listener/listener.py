@@ -58,6 +58,8 @@ WINDOW = 512
 STREAMS_MAX = 64
 # After a lost server of Holdfast, receiving is tried again this much later.
 AGAIN_SECONDS = 0.2
+# A listener that ends waits so long for Holdfast.
+CLOSE_SECONDS = 2.0
 
 
 class Listener:
@@ -199,18 +201,22 @@ class Listener:
         self._is_stopping.set()
         for task in self._tasks[1:]:  # the first confirms until the end
             task.cancel()
-        await asyncio.gather(*self._tasks[1:], return_exceptions=True)
+        if self._tasks:
+            await asyncio.wait(self._tasks[1:], timeout=CLOSE_SECONDS)
         await self.requests.stop()
         try:
             for task in (*self._tasks[:1], *self._reads):
                 task.cancel()
-            await asyncio.gather(*self._tasks[:1], *self._reads, return_exceptions=True)
-            await self.confirms.flush()
-            await self._incoming.close()
-        except HoldfastError as problem:
-            log.warning("server %s: not everything is confirmed, it comes again: %s", self.server, problem)
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await asyncio.gather(*self._tasks[:1], *self._reads, return_exceptions=True)
+                await self.confirms.flush()
+                await self._incoming.close()
+                await self.answers.close()
+        except (HoldfastError, TimeoutError) as problem:
+            log.warning(
+                "server %s: not everything is confirmed, it comes again: %s", self.server, str(problem) or "Holdfast is away"
+            )
         finally:
-            await self.answers.close()
             await self.links.close()
             await self._server.close()
             await self.client.close()
