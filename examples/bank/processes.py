@@ -6,13 +6,16 @@ clients ──▶ engine ──▶ holdfast serve ──▶ listener a ──▶
 
 from __future__ import annotations
 
+import json
 import re
+import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 DOMAIN = "bank"
 NAMES = ("a", "b")
@@ -24,10 +27,11 @@ STOP_S_MAX = 20.0
 class Bank:
     """All processes of the bank, in one folder. `url` is where clients go."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, names: Sequence[str] = NAMES) -> None:
         self._folder = folder
+        self._names = names
         self._running: dict[str, subprocess.Popen[str]] = {}
-        self.ports = {name: _free_port() for name in NAMES}
+        self.ports = {name: _free_port() for name in names}
 
     def __enter__(self) -> Self:
         try:
@@ -45,17 +49,22 @@ class Bank:
         self.holdfast = f"holdfast://127.0.0.1:{port}"
         create = _holdfast("domain", "create", DOMAIN, "--read", "/accounts/*", "--url", self.holdfast)
         subprocess.run(create, cwd=self._folder, check=True, stdout=subprocess.DEVNULL)
-        for name in NAMES:
+        for name in self._names:
             self.start_server(name)
-            self._start_listener(name)
+            self.start_listener(name)
         engine = _holdfast("engine", "--domain", DOMAIN, "--listen", "127.0.0.1:0", "--url", self.holdfast)
         self.port = self._port_of("engine", engine)
         self.url = f"http://127.0.0.1:{self.port}"
 
-    def start_server(self, name: str) -> None:
+    def start_server(self, name: str, *options: str) -> None:
         """Start a server on its own port and file; after a kill, too."""
-        program = [sys.executable, "-m", "examples.bank.server", "--port", str(self.ports[name]), "--data"]
+        port = self.ports.setdefault(name, _free_port())
+        program = [sys.executable, "-m", "examples.bank.server", "--port", str(port), *options, "--data"]
         self._start(f"server-{name}", [*program, str(self._folder.resolve() / f"{name}.sqlite")], Path(__file__).parents[2])
+
+    def hang_server(self, name: str, is_hung: bool) -> None:
+        """SIGSTOP, or SIGCONT."""
+        self._running[f"server-{name}"].send_signal(signal.SIGSTOP if is_hung else signal.SIGCONT)
 
     def kill_server(self, name: str) -> None:
         """SIGKILL, and wait until it is gone."""
@@ -63,10 +72,16 @@ class Bank:
         process.kill()
         process.communicate()
 
-    def _start_listener(self, name: str) -> None:
+    def start_listener(self, name: str, role: str = "server") -> None:
         server = f"http://127.0.0.1:{self.ports[name]}"
-        options = ("--domain", DOMAIN, "--server", server, "--name", name, "--store", f"store-{name}", "--url", self.holdfast)
-        self._start(f"listener-{name}", _holdfast("listener", *options))
+        options = ("--domain", DOMAIN, "--server", server, "--name", name, "--store", f"store-{name}", "--role", role)
+        self._start(f"listener-{name}", _holdfast("listener", *options, "--url", self.holdfast))
+
+    def status(self) -> dict[str, Any]:
+        """The status of the domain."""
+        asked = _holdfast("domain", "status", DOMAIN, "--json", "--url", self.holdfast)
+        told: dict[str, Any] = json.loads(subprocess.run(asked, check=True, capture_output=True, text=True).stdout)
+        return told
 
     def _port_of(self, what: str, command: list[str]) -> int:
         said = self._start(what, command)

@@ -187,6 +187,17 @@ def test_the_stock_order_is_executed_once_although_a_server_and_the_carrier_are_
 
 
 @pytest.mark.slow
+def test_a_service_goes_on_while_its_servers_hang_die_and_lie(tmp_path: Path) -> None:
+    path = f"{TOP}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+
+    out = _run("-m", "examples.continuity_demo", "--quick", folder=tmp_path, seconds=180, PYTHONPATH=path)
+
+    assert "failed 0" in out
+    assert "c removed" in out
+    assert "Nothing failed, and nothing counted twice." in out
+
+
+@pytest.mark.slow
 def test_the_bank_has_the_balance_right_at_both_servers_after_one_was_killed(tmp_path: Path) -> None:
     path = f"{TOP}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
 
