@@ -28,7 +28,22 @@ from tests.server_process import ServerProcess
 SERVE = "holdfast serve"
 WORK = "holdfast work"
 BENCH = "holdfast bench"
-MAKING = {"holdfast send", "holdfast record", "holdfast destination create", "holdfast subscription create", "holdfast user add"}
+# Commands that run until they are stopped, and the beginning of the line with which each says that it is ready.
+UNTIL_STOPPED = {
+    SERVE: "listening on 127.0.0.1:",
+    "holdfast engine": "taking requests on http://127.0.0.1:",
+    "holdfast listener": "server ",
+}
+# They need a domain, which others have made by then.
+IN_A_DOMAIN = {"holdfast engine", "holdfast listener"}
+MAKING = {
+    "holdfast send",
+    "holdfast record",
+    "holdfast domain create",
+    "holdfast destination create",
+    "holdfast subscription create",
+    "holdfast user add",
+}
 # Spark takes seconds to start: what these run is checked and not started. `tests/spark` runs each of them.
 ON_SPARK = {f"holdfast pipeline {pipeline.name}" for pipeline in PIPELINES}
 
@@ -78,6 +93,7 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
             "PATH": f"{folder}:{os.environ['PATH']}",
             "HOLDFAST_URL": server.url,
             "HOLDFAST_LISTEN": "127.0.0.1:0",
+            "HOLDFAST_ENGINE_LISTEN": "127.0.0.1:0",
         }
 
 
@@ -86,8 +102,8 @@ def _run(example: str, folder: Path, environment: dict[str, str]) -> None:
     assert done.returncode == 0, f"{example}\nexit code {done.returncode}\n{done.stdout}\n{done.stderr}"
 
 
-def _serve(example: str, folder: Path, environment: dict[str, str]) -> None:
-    """A server says where it listens, and stops in good order."""
+def _serve(example: str, ready: str, folder: Path, environment: dict[str, str]) -> None:
+    """A command that runs until it is stopped says when it is ready, and stops in good order."""
     with subprocess.Popen(
         ["sh", "-c", f"exec {example}"], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -95,7 +111,7 @@ def _serve(example: str, folder: Path, environment: dict[str, str]) -> None:
         line = process.stdout.readline()
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=30)
-    assert line.startswith("listening on 127.0.0.1:"), errors
+    assert line.startswith(ready), errors
     assert process.returncode == 0, f"{example}\n{errors}"
 
 
@@ -130,7 +146,8 @@ def _prepare(folder: Path) -> None:
 def _tried() -> list[tuple[str, str]]:
     """Return all examples; in a short run one of each command, and those that make what others need: each is a process."""
     first = dict(reversed(EXAMPLES))
-    return [(name, example) for name, example in EXAMPLES if effort.IS_LONG or name in MAKING or first[name] == example]
+    tried = [(name, example) for name, example in EXAMPLES if effort.IS_LONG or name in MAKING or first[name] == example]
+    return sorted(tried, key=lambda each: each[0] in IN_A_DOMAIN)
 
 
 @pytest.mark.slow
@@ -138,8 +155,8 @@ def test_every_example_in_a_help_text_runs(tmp_path: Path, environment: dict[str
     _prepare(tmp_path / "here")
 
     for name, example in _tried():
-        if name == SERVE:
-            _serve(example, tmp_path / "here", environment)
+        if name in UNTIL_STOPPED:
+            _serve(example, UNTIL_STOPPED[name], tmp_path / "here", environment)
         elif name == WORK:
             _work(example, tmp_path / "here", environment)
         elif name in ON_SPARK:
