@@ -18,6 +18,7 @@ from holdfast.continuity.errors import NoSuchDomain, NotAnswered, NotTaken
 from holdfast.continuity.listener import listener as listener_module
 from tests.continuing import HttpClient, Teller, continuing, current_at, hold
 from tests.listening import listening, raw_account
+from tests.server_process import ServerProcess
 from tests.waiting import until
 
 _numbers = itertools.count()
@@ -135,6 +136,25 @@ async def test_a_full_engine_answers_503_with_retry_after_and_keeps_no_more_than
     assert kept == 3
     assert [each.status_code for each in answers] == [200] * 3
     assert after.text == "4"
+
+
+@pytest.mark.slow
+async def test_a_full_journal_answers_503_with_retry_after_and_what_was_refused_is_neither_done_nor_kept(tmp_path: Path) -> None:
+    one = Teller()
+    sizes = ("--journal-size", "16M", "--segment-size", "1M", "--reserve", "2M")
+    with ServerProcess(tmp_path / "data", *sizes) as server:
+        async with continuing(server.url, Domain(name="shop"), tmp_path, one) as shop:
+            statuses = [(await shop.http.post(f"/{each}", content=bytes(200_000))).status_code for each in range(80)]
+            last = await shop.http.post("/last", content=bytes(200_000))
+            await shop.until_even()
+            kept = [*shop.engine._under_way._transactions]
+
+    taken = statuses.count(200)
+    assert statuses == [200] * taken + [503] * (80 - taken)
+    assert taken < 80
+    assert (last.status_code, last.headers["retry-after"]) == (503, "1")
+    assert one.targets == [f"/{each}" for each in range(taken)]
+    assert kept == []
 
 
 # --- which answer is given ---------------------------------------------------------------------------------------------

@@ -150,7 +150,7 @@ class UnderWay:
             if isinstance(out, Resume):
                 self._resume(number, out)
             elif isinstance(out, Decided):
-                self._forget(number)
+                self.forget(number)
                 self._decided(transaction, out)
             else:
                 transaction.take(out)
@@ -174,9 +174,10 @@ class UnderWay:
         if number in self._transactions:
             self._compared[number] = None
             while len(self._compared) > COMPARED_MAX:
-                self._forget(next(iter(self._compared)))
+                self.forget(next(iter(self._compared)))
 
-    def _forget(self, number: str) -> None:
+    def forget(self, number: str) -> None:
+        """It is decided, or was never sent."""
         self._transactions.pop(number, None)
         self._compared.pop(number, None)
 
