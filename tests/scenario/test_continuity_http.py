@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import holdfast.blocking
 from holdfast.continuity.engine.engine import Engine
 from holdfast.continuity.engine.http_clients import HttpxTransport, RequestsAdapter
 from tests.domain_processes import Processes, port_in
@@ -71,11 +73,24 @@ def _curl(*arguments: str) -> tuple[int, dict[str, str], str]:
     return int(status.split()[1]), {line.split(": ")[0].lower(): line.split(": ", 1)[1] for line in lines}, body
 
 
-def _banks(processes: Processes) -> list[str]:
+def _banks(processes: Processes, *options: str) -> list[str]:
     """Two servers of the bank; their URLs."""
-    command = [sys.executable, "-m", "examples.bank.server", "--data"]
+    command = [sys.executable, "-m", "examples.bank.server", *options, "--data"]
     said = [processes.start(f"bank-{each}", *command, str(processes.folder / f"{each}.sqlite"), ready="open on") for each in "ab"]
     return [f"http://127.0.0.1:{port_in(line)}" for line in said]
+
+
+def _balance(bank: str) -> int:
+    return int(json.loads(urllib.request.urlopen(f"{bank}/accounts/joe", timeout=30).read())["balance"])
+
+
+def _requests_taken(processes: Processes, domain: str) -> int:
+    """How many requests are in the topic of a domain."""
+    with (
+        holdfast.blocking.connect(processes.holdfast) as client,
+        client.topic(f"domain.{domain}.requests").browse("history") as events,
+    ):
+        return sum(event.type == "holdfast.http.request" for event in events)
 
 
 def _digests(banks: list[str]) -> set[str]:
@@ -126,14 +141,30 @@ def test_deposits_with_curl_reach_both_servers_of_a_bank_and_go_on_when_one_is_k
     assert refused[0] == 409
 
 
+def test_a_deposit_is_made_at_both_servers_although_its_client_has_hung_up(processes: Processes) -> None:
+    banks = _banks(processes, "--slow", "1")
+    processes.domain("bank-left")
+    url = processes.behind_engine("bank-left", *banks)
+    body = b'{"amount": 250}'
+
+    with socket.create_connection(("127.0.0.1", port_in(url))) as client:
+        client.sendall(b"POST /accounts/joe/deposit HTTP/1.1\r\nHost: bank\r\nIdempotency-Key: k\r\n")
+        client.sendall(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+        wait_until(lambda: _requests_taken(processes, "bank-left") == 1, "the request is accepted")
+
+    wait_until(lambda: all(_balance(each) == 250 for each in banks), "both have the deposit")
+    again = _curl("-d", body.decode(), "-H", "Idempotency-Key: k", f"{url}/accounts/joe/deposit")
+    assert (json.loads(again[2])["balance"], again[1]["holdfast-replayed"]) == (250, "true")
+
+
 def test_a_uvicorn_application_with_sqlite_answers_in_chunks_by_port_and_by_unix_socket(processes: Processes) -> None:
     (processes.folder / "notes.py").write_text(PROGRAM)
     command = [sys.executable, "-m", "uvicorn", "notes:app", "--app-dir", str(processes.folder)]
-    port, socket = free_port(), processes.folder / "notes.sock"
+    port, path = free_port(), processes.folder / "notes.sock"
     processes.start("notes-a", *command, "--port", str(port), ready="Uvicorn running on")
-    processes.start("notes-b", *command, "--uds", str(socket), ready="Uvicorn running on")
+    processes.start("notes-b", *command, "--uds", str(path), ready="Uvicorn running on")
     processes.domain("notes")
-    url = processes.behind_engine("notes", f"http://127.0.0.1:{port}", f"http+unix://{socket}")
+    url = processes.behind_engine("notes", f"http://127.0.0.1:{port}", f"http+unix://{path}")
 
     answers = [_curl("-d", f"note {each}", url) for each in range(3)]
     processes.kill("notes-a")

@@ -190,6 +190,9 @@ class Engine:
         try:
             await self._send(asked)
             await transaction.answered()
+        except NotTaken:
+            self._under_way.forget(asked.transaction)
+            raise
         except BaseException:
             self._under_way.leave(asked.transaction)
             raise

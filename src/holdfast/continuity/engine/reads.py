@@ -79,7 +79,7 @@ class Reads:
             transaction = await self._stream(content, place, server)
             if transaction.error is None:
                 break
-            self._under_way.drop(transaction.number)
+            self._under_way.forget(transaction.number)
         assert transaction is not None, "somebody is current"
         return transaction
 
@@ -109,7 +109,7 @@ class Reads:
         server = self._servers.get(transaction.streamed_by)
         if server is not None and not transaction.is_over:
             server.link.send(Stop(transaction.number))
-        self._under_way.drop(transaction.number)
+        self._under_way.forget(transaction.number)
 
     async def _hedge(self, read: Read, transaction: Transaction, others: list[Server]) -> None:
         """Ask one more each time nobody has answered for a while."""

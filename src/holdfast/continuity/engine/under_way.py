@@ -161,7 +161,7 @@ class UnderWay:
             if isinstance(out, Resume):
                 self._resume(number, out)
             elif isinstance(out, Decided):
-                self._forget(number)
+                self.forget(number)
                 self._decided(transaction, out)
             else:
                 transaction.take(out)
@@ -185,13 +185,10 @@ class UnderWay:
         if number in self._transactions:
             self._compared[number] = None
             while len(self._compared) > COMPARED_MAX:
-                self._forget(next(iter(self._compared)))
+                self.forget(next(iter(self._compared)))
 
-    def drop(self, number: str) -> None:
-        """Nobody waits for this one any more, and it is not compared."""
-        self._forget(number)
-
-    def _forget(self, number: str) -> None:
+    def forget(self, number: str) -> None:
+        """It is decided, was never sent, or is not compared."""
         self._transactions.pop(number, None)
         self._compared.pop(number, None)
         if self.keeps_traces:
