@@ -37,11 +37,12 @@ from holdfast.continuity.listener.http_caller import HttpCaller
 from holdfast.continuity.listener.lazy_confirm import LazyConfirm
 from holdfast.continuity.listener.mark_file import CALLS
 from holdfast.continuity.listener.requests_in_order import RequestsInOrder
-from holdfast.continuity.listener.server_call import Handler, ServerCall
+from holdfast.continuity.listener.server_call import Declined, Handler, ServerCall
 from holdfast.continuity.listener.server_connection import CallFailed
 from holdfast.continuity.listener.store import Store
 from holdfast.continuity.listener.store_folder import boot_id
 from holdfast.continuity.listener.topic_events import TopicEvents
+from holdfast.continuity.machines.aliases import Aliases
 from holdfast.continuity.machines.change import Change, Effect, Moved, Registered, Skipped
 from holdfast.continuity.machines.comparison import comparison_digest, raw_comparison_digest
 from holdfast.continuity.machines.doubt import Doubt, Policy
@@ -125,7 +126,12 @@ class Listener:
         self._function = pkgutil.resolve_name(domain.compare.function) if domain.compare.function else None
         knows_keys = self._policy == "resend"
         self._server = ServerCall(
-            self._call, tells=domain.tell_server, knows_keys=knows_keys, probe=self._probe, timeout=domain.call_timeout
+            self._call,
+            tells=domain.tell_server,
+            knows_keys=knows_keys,
+            probe=self._probe,
+            timeout=domain.call_timeout,
+            aliases=self._aliases(),
         )
         hello = Hello(frame.VERSION, domain.name, self.server, self.site, self.role, store.identity.store)
         self.links = AnswerLinks(hello, self, self._tls)
@@ -142,6 +148,16 @@ class Listener:
             self.requests.needs_rebuild = "the server forgets, and may have been started again"
         for name in self.membership.engines:
             self._register(name)
+
+    def _aliases(self) -> Aliases | None:
+        """The aliases of the domain, with those that the store has; None if it has no rules."""
+        if not self.domain.aliases:
+            return None
+        aliases = Aliases(self.domain.aliases)
+        for each in sorted(self.store.history(), key=lambda each: each.place):
+            if each.aliases is not None:
+                aliases.decode(each.aliases)
+        return aliases
 
     def _digest(self, answer: Answer, stream: AnswerStream) -> bytes:
         """The digest of what is compared; of a body that is too large to keep, byte for byte."""
@@ -322,7 +338,9 @@ class Listener:
         place = self.requests.order.finished
         stream = self.answers.stream_to(link, asked.number, place)
         try:
-            answer = await self._server.ask(asked.content, None, stream)
+            answer = await self._server.read(asked.number, asked.content, stream)
+        except Declined as reason:
+            return self.answers.send_to(link, asked.number, place, "declined", None, str(reason))
         except CallFailed as failure:
             return self.answers.send_to(link, asked.number, place, "failed", None, str(failure))
         finally:
