@@ -29,19 +29,23 @@ async def fronted_engine(url: str, domain: Domain, **options: Any) -> AsyncItera
     """A domain, made anew, and an engine of it that takes requests on a port."""
     async with holdfast.connect(url) as client:
         await register.create(client, domain)
-        async with Engine(url, domain.name, **options) as engine:
-            listening = socket.create_server(("127.0.0.1", 0))
-            config = uvicorn.Config(
-                Application(engine), http="httptools", ws="none", lifespan="off", log_config=None, timeout_graceful_shutdown=1
-            )
-            server = uvicorn.Server(config)
-            serving = asyncio.create_task(server._serve([listening]))
-            await until(lambda: server.started, "the engine takes requests")
-            try:
-                yield Fronted(engine, listening.getsockname()[1])
-            finally:
-                server.should_exit = True
-                await serving
+        async with Engine(url, domain.name, **options) as engine, served(Application(engine)) as port:
+            yield Fronted(engine, port)
+
+
+@asynccontextmanager
+async def served(app: Any) -> AsyncIterator[int]:
+    """An ASGI application under uvicorn; its port."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(app, http="httptools", ws="none", lifespan="off", log_config=None, timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    serving = asyncio.create_task(server._serve([listening]))
+    await until(lambda: server.started, "it takes requests")
+    try:
+        yield listening.getsockname()[1]
+    finally:
+        server.should_exit = True
+        await serving
 
 
 class Seen:

@@ -73,6 +73,7 @@ class Application:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: Headers = [(name.lower(), value) for name, value in scope["headers"]]
         try:
+            self._check_entry(headers)
             self._check_stream(scope, headers)
             key = _key_of(headers)
             body = await self._body(headers, receive)
@@ -125,6 +126,15 @@ class Application:
             raise ConnectionAbortedError(f"the answer of transaction {number} is cut: {cut}") from cut
         finally:
             self.engine.leave(number)
+
+    def _check_entry(self, headers: Headers) -> None:
+        """Refuse a request that a server makes while it processes another: it would wait for itself (continuity rule 13).
+
+        It is traced by `Holdfast-Transaction`, which a server knows with `tell_server`, and by the engine that it came from.
+        """
+        number = next((value.decode("latin-1") for name, value in headers if name == b"holdfast-transaction"), "")
+        if number and self.engine.is_running(number):
+            raise Refusal(508, f"this request comes out of transaction {number}, which is still running")
 
     def _check_stream(self, scope: Scope, headers: Headers) -> None:
         """Refuse what would never end, or would become another protocol, before anything is sent (23)."""

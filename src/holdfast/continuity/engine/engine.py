@@ -176,7 +176,9 @@ class Engine:
         self._check_entry(headers)
         route = self._routes.find(method, target)
         if route is not None:
-            return await self._read(route, Content(method, target, headers, body, time.time_ns() // 1000), session)
+            return await self._read(
+                route, Content(method, target, headers, body, time.time_ns() // 1000, secrets.randbits(63)), session
+            )
         expected = self._expected()
         asked = self._make(method, target, headers, body, session, key, number)
         now = self._loop_time()
@@ -233,6 +235,10 @@ class Engine:
             self._reads.stop(transaction)
         else:
             self._under_way.leave(number)
+
+    def is_running(self, number: str) -> bool:
+        """Whether a transaction of this engine is still processed by a server, as far as is known."""
+        return self._under_way.get(number) is not None
 
     def is_stream(self, method: str, target: str) -> bool:
         """Whether a route is declared that passes this request through as a stream (23)."""

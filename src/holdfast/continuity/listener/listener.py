@@ -38,7 +38,7 @@ from holdfast.continuity.listener.http_caller import HttpCaller
 from holdfast.continuity.listener.lazy_confirm import LazyConfirm
 from holdfast.continuity.listener.mark_file import CALLS
 from holdfast.continuity.listener.requests_in_order import RequestsInOrder
-from holdfast.continuity.listener.server_call import Handler, ServerCall
+from holdfast.continuity.listener.server_call import Declined, Handler, ServerCall, aliases_in
 from holdfast.continuity.listener.server_connection import CallFailed
 from holdfast.continuity.listener.store import Store
 from holdfast.continuity.listener.store_folder import boot_id
@@ -131,7 +131,12 @@ class Listener:
         self._function = pkgutil.resolve_name(domain.compare.function) if domain.compare.function else None
         knows_keys = self._policy == "resend"
         self._server = ServerCall(
-            self._call, tells=domain.tell_server, knows_keys=knows_keys, probe=self._probe, timeout=domain.call_timeout
+            self._call,
+            tells=domain.tell_server,
+            knows_keys=knows_keys,
+            probe=self._probe,
+            timeout=domain.call_timeout,
+            aliases=aliases_in(domain.aliases, store.history()),
         )
         hello = Hello(frame.VERSION, domain.name, self.server, self.site, self.role, store.identity.store)
         self.links = AnswerLinks(hello, self, self._tls)
@@ -352,7 +357,9 @@ class Listener:
         place = self.requests.order.finished
         stream = self.answers.stream_to(link, asked.number, place)
         try:
-            answer = await self._server.ask(asked.content, None, stream)
+            answer = await self._server.read(asked.number, asked.content, stream)
+        except Declined as reason:
+            return self.answers.send_to(link, asked.number, place, "declined", None, str(reason))
         except CallFailed as failure:
             return self.answers.send_to(link, asked.number, place, "failed", None, str(failure))
         finally:

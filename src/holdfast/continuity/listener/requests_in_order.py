@@ -59,9 +59,11 @@ class Entry:
         self.is_called = False
         self.is_told = False  # the engine knows that there is no answer yet
 
-    def record(self, outcome: RecordOutcome, answer: Answer | None = None) -> Record:
+    def record(self, outcome: RecordOutcome, answer: Answer | None = None, aliases: bytes | None = None) -> Record:
         key, digest = (self.request.key, self.request.digest) if self.request is not None else ("", b"")
-        return Record(self.place, self.event.position, self.event.id, key, digest, self.time_us, outcome, answer)
+        return Record(
+            self.place, self.event.position, self.event.id, key, digest, self.time_us, outcome, answer, None, None, aliases
+        )
 
 
 class RequestsInOrder:
@@ -216,7 +218,7 @@ class RequestsInOrder:
         entry.is_called = True
         stream = self._stream(entry.request, entry.place)
         try:
-            answer = await self._server.call(entry.request, stream)
+            called = await self._server.call(entry.request, stream)
         except CallFailed as failure:
             entry.is_called = False
             log.warning("transaction %s: the call failed: %s", entry.request.transaction, failure)
@@ -227,18 +229,20 @@ class RequestsInOrder:
         finally:
             stream.leave()
         entry.is_called = False
-        self._end_stream(entry, msgspec.structs.replace(answer, comparison=self._compare(answer, stream)), stream)
+        answer = msgspec.structs.replace(called.answer, comparison=self._compare(called.answer, stream))
+        if stream.is_begun:
+            self._end_stream(entry, answer, stream)
+        else:
+            self._end(entry, "answered", answer, aliases=called.aliases)
         return None
 
     def _end_stream(self, entry: Entry, answer: Answer, stream: AnswerStream) -> None:
         """Store an answer, without its body if that is too large, and send what was not sent."""
-        if not stream.is_begun:
-            return self._end(entry, "answered", answer)
         self._finish(entry, entry.record("answered", answer if stream.is_kept else None))
         if not stream.end(answer.comparison):
             is_kept = stream.is_kept
             self._say(entry, "answered" if is_kept else "gone", answer if is_kept else None, "the answer is too large to be kept")
-        return self.advance()
+        self.advance()
 
     async def _is_to_be_called(self, entry: Entry, decision: Decision) -> bool:
         """Resolve a doubt; whether the request is to be called again. A skip and a rebuild leave it where it is."""
@@ -273,8 +277,10 @@ class RequestsInOrder:
 
     # --- finishing -----------------------------------------------------------------------------------------------------
 
-    def _end(self, entry: Entry, outcome: RecordOutcome, answer: Answer | None, reason: str = "") -> None:
-        self._finish(entry, entry.record(outcome, answer))
+    def _end(
+        self, entry: Entry, outcome: RecordOutcome, answer: Answer | None, reason: str = "", aliases: bytes | None = None
+    ) -> None:
+        self._finish(entry, entry.record(outcome, answer, aliases))
         self._say(entry, "answered" if outcome in ("answered", "skipped") else outcome, answer, reason)  # type: ignore[arg-type]
         self.advance()
 
