@@ -223,7 +223,7 @@ class Engine:
             self._under_way.leave(transaction.number)
             if transaction.error.status == 503:
                 self.figures["refused"] += 1
-                raise NotTaken("all servers are behind what this session has seen; repeat it later")
+                raise NotTaken(f"all servers declined: {transaction.error.reason}; repeat it later")
             raise NotAnswered(transaction.error.status, transaction.error.reason, transaction.number, "")
         self._note(transaction, session)
         return transaction, transaction.number
