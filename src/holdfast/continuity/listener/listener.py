@@ -17,7 +17,6 @@ import logging
 import pkgutil
 import secrets
 import ssl
-from contextlib import aclosing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -37,9 +36,9 @@ from holdfast.continuity.listener.answers import Answers, AnswerStream
 from holdfast.continuity.listener.http_caller import HttpCaller
 from holdfast.continuity.listener.lazy_confirm import LazyConfirm
 from holdfast.continuity.listener.mark_file import CALLS
+from holdfast.continuity.listener.reads import Reads
 from holdfast.continuity.listener.requests_in_order import RequestsInOrder
-from holdfast.continuity.listener.server_call import Declined, Handler, ServerCall, aliases_in
-from holdfast.continuity.listener.server_connection import CallFailed
+from holdfast.continuity.listener.server_call import Handler, ServerCall, aliases_in
 from holdfast.continuity.listener.store import Store
 from holdfast.continuity.listener.store_folder import boot_id
 from holdfast.continuity.listener.topic_events import TopicEvents
@@ -54,8 +53,6 @@ log = logging.getLogger("holdfast.continuity")
 
 # Requests that are received and not finished. Every one of them may be called: the mark has room for their calls.
 WINDOW = 512
-# Streams that are passed on at once: each has a connection to the server, and others need some, too.
-STREAMS_MAX = 64
 # After a lost server of Holdfast, receiving is tried again this much later.
 AGAIN_SECONDS = 0.2
 # A listener that ends waits so long for Holdfast.
@@ -96,8 +93,6 @@ class Listener:
         self.start = secrets.token_hex(8)
         self._is_joined = False  # everything before its joining is finished
         self._tasks: list[asyncio.Task[None]] = []
-        self._reads: set[asyncio.Task[None]] = set()
-        self._passed: dict[str, asyncio.Task[None]] = {}  # streams, by their number
         self._is_stopping = asyncio.Event()
 
     # --- opening and closing -------------------------------------------------------------------------------------------
@@ -141,6 +136,7 @@ class Listener:
         hello = Hello(frame.VERSION, domain.name, self.server, self.site, self.role, store.identity.store)
         self.links = AnswerLinks(hello, self, self._tls)
         self.answers = Answers(self.client, self.links, self.membership, self.server)
+        self._reads = Reads(self._server, self.answers, self._digest)
         self.confirms = LazyConfirm(store, lambda: self.events.place)
         deaths = {place: times - 1 for place, times in store.opened.in_doubt.items()} if self._server.is_in_process else {}
         self.requests = RequestsInOrder(
@@ -210,10 +206,10 @@ class Listener:
             await asyncio.wait(self._tasks[1:], timeout=CLOSE_SECONDS)
         await self.requests.stop()
         try:
-            for task in (*self._tasks[:1], *self._reads):
+            for task in self._tasks[:1]:
                 task.cancel()
             async with asyncio.timeout(CLOSE_SECONDS):
-                await asyncio.gather(*self._tasks[:1], *self._reads, return_exceptions=True)
+                await asyncio.gather(*self._tasks[:1], self._reads.stop(), return_exceptions=True)
                 await self.confirms.flush()
                 await self._incoming.close()
                 await self.answers.close()
@@ -345,52 +341,11 @@ class Listener:
         is_fresh = self.client.is_linked and self.state_now == "current"
         if not is_fresh or asked.place > self.requests.order.finished or asked.membership > self.membership.number:
             return self.answers.send_to(link, asked.number, 0, "declined", None, "behind, or not current")
-        if asked.is_stream and len(self._passed) >= STREAMS_MAX:
-            return self.answers.send_to(link, asked.number, 0, "declined", None, f"{STREAMS_MAX} streams are passed on already")
-        task = asyncio.create_task(self._pass_on(link, asked) if asked.is_stream else self._read(link, asked))
-        if asked.is_stream:
-            self._passed[asked.number] = task
-        self._reads.add(task)
-        return task.add_done_callback(self._reads.discard)
-
-    async def _read(self, link: AnswerLink, asked: Read) -> None:
-        place = self.requests.order.finished
-        stream = self.answers.stream_to(link, asked.number, place)
-        try:
-            answer = await self._server.read(asked.number, asked.content, stream)
-        except Declined as reason:
-            return self.answers.send_to(link, asked.number, place, "declined", None, str(reason))
-        except CallFailed as failure:
-            return self.answers.send_to(link, asked.number, place, "failed", None, str(failure))
-        finally:
-            stream.leave()
-        answer = msgspec.structs.replace(answer, comparison=self._digest(answer, stream))
-        if stream.is_begun:
-            stream.end(answer.comparison)
-        else:
-            self.answers.send_to(link, asked.number, place, "answered", answer)
-        return None
-
-    async def _pass_on(self, link: AnswerLink, asked: Read) -> None:
-        """Pass a stream on until it ends, its engine stops it, or the link is lost."""
-        try:
-            async with aclosing(self._server.pass_through(asked.content)) as parts:
-                passing = asyncio.ensure_future(self.answers.pass_on(link, asked.number, self.requests.order.finished, parts))
-                lost = asyncio.ensure_future(link.until_lost())
-                try:
-                    await asyncio.wait((passing, lost), return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    passing.cancel()
-                    lost.cancel()
-                    await asyncio.gather(passing, lost, return_exceptions=True)
-        finally:
-            self._passed.pop(asked.number, None)
+        return self._reads.answer(link, asked, self.requests.order.finished)
 
     def stop_stream(self, number: str) -> None:
         """The client of a stream has left."""
-        task = self._passed.get(number)
-        if task is not None:
-            task.cancel()
+        self._reads.stop_stream(number)
 
     def resume(self, link: AnswerLink, asked: Resume) -> None:
         """Send a stored answer again, from a byte of its body on."""
