@@ -29,6 +29,7 @@ from holdfast.continuity.domain import Domain, Route
 from holdfast.continuity.engine.disagreements import DISAGREEMENT, Disagreements
 from holdfast.continuity.engine.given_answers import GivenAnswers
 from holdfast.continuity.engine.reads import Reads
+from holdfast.continuity.engine.registration import Registration
 from holdfast.continuity.engine.servers import Servers
 from holdfast.continuity.engine.sessions import Sessions
 from holdfast.continuity.engine.under_way import Transaction, UnderWay
@@ -107,14 +108,11 @@ class Engine:
             self._server = AnswerServer(self, self.domain.name, self.name, self.start)
             host, port = await self._server.listen(*self._answers, self._tls)
             self._replies = await self.client.temporary_queue()
-            await self._topic.send(
-                {
-                    "engine": self.name, "start": self.start, "site": self.site,
-                    "address": self._advertise or f"{host}:{port}", "reply_to": self._replies.name,
-                    "tls": self._tls is not None,
-                },
-                type=request.ENGINE,
+            self._registration = Registration(
+                self._topic, self.name, self.start, self.site, self._advertise or f"{host}:{port}", self._replies.name,
+                is_tls=self._tls is not None,
             )  # fmt: skip
+            await self._registration.enter()
         except BaseException:
             await self.client.close()
             raise
@@ -123,6 +121,7 @@ class Engine:
             asyncio.create_task(self._disagreements.publish_for_ever()),
             asyncio.create_task(self._receive_replies()),
             asyncio.create_task(self._check_servers()),
+            asyncio.create_task(self._registration.renew_for_ever(lambda: len(self.servers) > 0)),
             asyncio.create_task(roll_call.answer_for_ever(self.client, self.domain.name, self.description)),
         ]
         return self
@@ -133,6 +132,7 @@ class Engine:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._given.flush()
+        await self._registration.leave()
         self._under_way.close()
         await self._server.close()
         await self.client.close()
@@ -188,7 +188,7 @@ class Engine:
             await self._send(asked)
             await transaction.answered()
         except NotTaken:
-            self._under_way.forget(asked.transaction)
+            self._under_way.drop(asked.transaction)
             raise
         except BaseException:
             self._under_way.leave(asked.transaction)

@@ -150,7 +150,7 @@ class UnderWay:
             if isinstance(out, Resume):
                 self._resume(number, out)
             elif isinstance(out, Decided):
-                self.forget(number)
+                self._forget(number)
                 self._decided(transaction, out)
             else:
                 transaction.take(out)
@@ -174,10 +174,13 @@ class UnderWay:
         if number in self._transactions:
             self._compared[number] = None
             while len(self._compared) > COMPARED_MAX:
-                self.forget(next(iter(self._compared)))
+                self._forget(next(iter(self._compared)))
 
-    def forget(self, number: str) -> None:
-        """It is decided, or was never sent."""
+    def drop(self, number: str) -> None:
+        """Nobody waits for this one any more, and it is not compared."""
+        self._forget(number)
+
+    def _forget(self, number: str) -> None:
         self._transactions.pop(number, None)
         self._compared.pop(number, None)
 
