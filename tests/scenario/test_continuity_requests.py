@@ -13,9 +13,11 @@ import pytest
 from holdfast.continuity import register, request
 from holdfast.continuity.domain import Domain
 from holdfast.continuity.engine import engine as engine_module
+from holdfast.continuity.engine import registration
 from holdfast.continuity.engine.engine import Engine
 from holdfast.continuity.errors import NoSuchDomain, NotTaken
 from holdfast.continuity.listener import listener as listener_module
+from holdfast.continuity.machines.membership import ENGINES_MAX
 from tests.continuing import HttpClient, Teller, continuing, current_at, hold
 from tests.listening import listening, raw_account
 from tests.server_process import ServerProcess
@@ -155,6 +157,17 @@ async def test_a_full_journal_answers_503_with_retry_after_and_what_was_refused_
     assert (last.status_code, last.headers["retry-after"]) == (503, "1")
     assert one.targets == [f"/{each}" for each in range(taken)]
     assert kept == []
+
+
+async def test_a_body_of_three_megabytes_reaches_all_servers_whole(url: str, tmp_path: Path) -> None:
+    one, two = Teller(), Teller()
+    body = bytes(range(256)) * 12_000
+    async with continuing(url, Domain(name="shop"), tmp_path, one, two) as shop:
+        answer = await shop.http.post("/", content=body)
+        await shop.until_even()
+
+    assert answer.text == "1"
+    assert [each.asked[0].body == body for each in (one, two)] == [True, True]
 
 
 # --- which answer is given ---------------------------------------------------------------------------------------------
@@ -328,3 +341,30 @@ async def test_an_engine_is_ready_only_when_its_listeners_are(url: str, tmp_path
             after = shop.engine.is_ready
 
     assert (before, after) == (False, True)
+
+
+async def test_an_engine_that_ends_is_dialled_no_more(url: str, tmp_path: Path) -> None:
+    async with continuing(url, Domain(name="shop"), tmp_path, Teller()) as shop:
+        async with Engine(url, "shop", name="second") as second:
+            await second.until_ready(60)
+            during = set(shop.listeners["one"].membership.engines)
+        await until(lambda: "second" not in shop.listeners["one"].membership.engines, "the second is gone")
+
+    assert during == {shop.engine.name, "second"}
+
+
+async def test_an_engine_whose_place_others_have_taken_registers_again(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration, "AGAIN_SECONDS", 0.05)
+    async with continuing(url, Domain(name="shop"), tmp_path) as shop:
+        async with listening(url, Teller(), tmp_path / "one") as listener:
+            for each in range(ENGINES_MAX):  # engines that were killed, and never said that they go
+                told = {"engine": f"killed-{each}", "start": "s", "address": "127.0.0.1:1", "reply_to": ""}
+                await shop.client.topic(shop.domain.requests).send(told, type=request.ENGINE)
+            await until(lambda: shop.engine.name not in listener.membership.engines, "the engine is not kept any more")
+        async with listening(url, Teller(), tmp_path / "one"):
+            await shop.engine.until_ready(60)
+            answer = await shop.http.post("/")
+
+    assert answer.text == "1"

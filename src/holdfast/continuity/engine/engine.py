@@ -16,7 +16,6 @@ import logging
 import secrets
 import ssl
 import time
-from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,7 +23,7 @@ from holdfast.client.client import Client, connect
 from holdfast.continuity import register, request, roll_call
 from holdfast.continuity.answer import Answer, Part
 from holdfast.continuity.domain import Domain, Route
-from holdfast.continuity.engine.disagreements import DISAGREEMENT, Disagreements
+from holdfast.continuity.engine.disagreements import Disagreements
 from holdfast.continuity.engine.given_answers import GivenAnswers
 from holdfast.continuity.engine.reads import Reads
 from holdfast.continuity.engine.registration import Registration
@@ -79,8 +78,6 @@ class Engine:
         self.servers = Servers(self._loop_time)
         self._sessions = Sessions()
         self._under_way = UnderWay(self._loop_time, self._resume, self._end, self._decide)
-        self._given = GivenAnswers(self._publish_given)
-        self._disagreements = Disagreements(self._publish_disagreement)
         self._heard = asyncio.Event()
         self._numbers = 0
         self._tasks: list[asyncio.Task[None]] = []
@@ -103,6 +100,8 @@ class Engine:
             self._under_way.keeps_traces = self.domain.tell_server
             self._topic = self.client.topic(self.domain.requests)
             self._credentials = frozenset(name.lower().encode() for name in self.domain.credentials)
+            self._given = GivenAnswers(self._topic)
+            self._disagreements = Disagreements(self._topic, self.client.topic(self.domain.disagreements))
             self._routes = Routes(self.domain.routes)
             self._reads = Reads(self.domain, self.start, self.servers, self._under_way, self._loop_time)
             self._server = AnswerServer(self, self.domain.name, self.name, self.start)
@@ -120,6 +119,7 @@ class Engine:
             asyncio.create_task(self._disagreements.publish_for_ever()),
             asyncio.create_task(self._registration.receive_for_ever()),
             asyncio.create_task(self._check_servers()),
+            asyncio.create_task(self._registration.renew_for_ever(lambda: len(self.servers) > 0)),
             asyncio.create_task(roll_call.answer_for_ever(self.client, self.domain.name, self.description)),
         ]
         return self
@@ -135,6 +135,7 @@ class Engine:
                 await self._given.flush()
         except TimeoutError:
             log.warning("Holdfast is away: which of the last answers were given is not recorded")
+        await self._registration.leave()
         self._under_way.close()
         await self._server.close()
         await self.client.close()
@@ -377,18 +378,6 @@ class Engine:
         if transaction.is_comparable and (decided.named or "wrong" in decided.kinds.values()):
             self.figures["disagreements"] += 1
             self._disagreements.add(transaction, decided)
-
-    async def _publish_given(self, given: Iterable[tuple[str, str, str]]) -> None:
-        await self._topic.send({"given": list(given)}, type=request.GIVEN)
-
-    async def _publish_disagreement(self, told: dict[str, Any]) -> None:
-        """Tell people and pipelines first; then the membership, which may remove a server, or have it rebuilt."""
-        await self.client.topic(self.domain.disagreements).send(told, type=DISAGREEMENT)
-        for server in () if told["is_read"] else told["failed"]:  # its state is not that of the others (continuity rule 4)
-            reason = f"it failed at transaction {told['transaction']}, which another server has done"
-            await self._topic.send({"kind": "rebuild", "server": server, "reason": reason}, type=request.MEMBER)
-        change = {"kind": "disagreement", "transaction": told["transaction"], "answers": told["digests"]}
-        await self._topic.send(change, type=request.MEMBER)
 
     def description(self) -> dict[str, Any]:
         """The answer to a roll call."""

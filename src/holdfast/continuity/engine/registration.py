@@ -3,7 +3,9 @@
     registered ──▶ listeners dial ──▶ answers come by link
                 └─ a listener that cannot dial sends them to the engine's temporary queue
 
-The queue goes with the engine's session: when that was given up, a new one is made, and the engine registers again.
+The queue goes with the engine's session: when that was given up, a new one is made, and the engine registers again. So it does
+every RENEW_SECONDS while no listener is linked: listeners keep the engines that registered last, and many others that were killed
+may have taken its place. An engine that ends says so, and nobody dials it any more.
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ from holdfast.errors import HoldfastError
 log = logging.getLogger("holdfast.continuity")
 
 AGAIN_SECONDS = 1.0
+RENEW_SECONDS = 5.0
+# An engine that ends does not wait longer for a server of Holdfast that is away.
+TELL_SECONDS = 2.0
 _parts = msgspec.msgpack.Decoder(Part)
 
 
@@ -59,6 +64,24 @@ class Registration:
                 await self._register()
             except HoldfastError as problem:
                 log.info("the engine is not registered anew yet: %s", problem)
+
+    async def renew_for_ever(self, is_linked: Callable[[], bool]) -> None:
+        """Register again while no listener is linked, until cancelled."""
+        while True:
+            await asyncio.sleep(RENEW_SECONDS)
+            if not is_linked():
+                await self._try({**self._told, "reply_to": self._replies.name})
+
+    async def leave(self) -> None:
+        """Say that the engine goes: without a start id nobody dials it."""
+        await self._try({"engine": self._told["engine"], "start": ""})
+
+    async def _try(self, told: dict[str, Any]) -> None:
+        try:
+            async with asyncio.timeout(TELL_SECONDS):
+                await self._topic.try_send(told, type=ENGINE)
+        except (HoldfastError, TimeoutError) as problem:
+            log.info("engine %s could not tell of itself: %s", told["engine"], problem)
 
     async def _receive(self) -> None:
         async with self._replies.receive() as incoming:
