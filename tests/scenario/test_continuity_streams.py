@@ -125,13 +125,32 @@ async def test_another_server_goes_on_where_one_died_if_its_answer_begins_alike(
 
 
 async def test_another_server_that_is_still_answering_goes_on_where_one_died(url: str, tmp_path: Path) -> None:
-    one, two = Halting((HEAD + BODY[:300_000], None), (b"", None)), Halting((HEAD + BODY[:600_000], BODY[600_000:]))
-    async with two_servers(url, tmp_path, one, two, Domain(name="shop")) as front, asking(front.port, "/") as asked:
-        await until(lambda: len(asked.seen.body) >= 300_000, "a beginning is there")
-        one.go_on.set()
-        await until(lambda: len(asked.seen.body) == 600_000, "the other has gone on, and halts")
-        two.go_on.set()
-        seen = await asked.whole()
+    one = Halting((HEAD + BODY[:300_000], None), (b"", None))
+    begin, end = asyncio.Event(), asyncio.Event()
+
+    async def say(writer: asyncio.StreamWriter, _: bytes) -> bool:
+        await begin.wait()
+        writer.write(HEAD + BODY[:600_000])
+        await end.wait()
+        writer.write(BODY[600_000:])
+        return True
+
+    async with (
+        fronted_engine(url, Domain(name="shop")) as front,
+        raw_http_server(one) as first,
+        raw_http_server(say) as second,
+        listening(url, first.url, tmp_path / "1", server="one"),
+        listening(url, second.url, tmp_path / "2", server="two") as other,
+    ):
+        await until(lambda: len(front.engine.servers.current()) == 2, "both are current")
+        async with asking(front.port, "/") as asked:
+            await until(lambda: len(asked.seen.body) == 300_000, "the beginning is there")
+            begin.set()
+            await until(lambda: [len(each.body) for each in other.answers._streams.values()] == [600_000], "the other halts")
+            one.go_on.set()
+            await until(lambda: len(asked.seen.body) == 600_000, "the other has gone on")
+            end.set()
+            seen = await asked.whole()
 
     assert (seen.is_whole, seen.body == BODY) == (True, True)
 
