@@ -29,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-pipeline test test-long lint check docs bench lock format clean
+.PHONY: help demo demo-pipeline demo-continuity test test-long lint check docs bench lock format clean
 
 help: ## list what can be done
 	@echo "Holdfast: what was accepted is never lost."
@@ -43,6 +43,9 @@ demo: $(STAMPS)/run ## see it work: events, a crash, nothing lost
 
 demo-pipeline: $(STAMPS)/spark $(STAMPS)/java ## see the pipelines on Spark work, crashes, and each event once; a plot
 	@$(BIN)/python -m examples.pipeline_demo
+
+demo-continuity: $(STAMPS)/continuity ## see a service go on while its servers hang, die and lie
+	@$(BIN)/python -m examples.continuity_demo
 
 # Tests wait for disks and processes more than they compute: two at a time, whatever the machine has.
 TESTS ?= tests
@@ -100,6 +103,11 @@ $(STAMPS)/run: $(LOCKED) | $(STAMPS)/uv
 
 $(STAMPS)/dev: $(LOCKED) | $(STAMPS)/uv
 	@$(SYNC) --group dev
+	@touch $@ $(STAMPS)/run
+
+# Engine and listener speak HTTP.
+$(STAMPS)/continuity: $(LOCKED) | $(STAMPS)/uv
+	@$(SYNC) --no-default-groups --extra continuity
 	@touch $@ $(STAMPS)/run
 
 # The bench's group brings what draws.

@@ -14,7 +14,7 @@ from holdfast.continuity import register, request
 from holdfast.continuity.answer import Part
 from holdfast.continuity.domain import Domain
 from holdfast.continuity.link.answer_server import AnswerServer, ListenerLink
-from holdfast.continuity.link.frame import Answered, Message, Seen, State
+from holdfast.continuity.link.frame import Answered, Message, Resume, Seen, State
 from holdfast.continuity.request import Content, Headers, Request
 from tests.waiting import until
 
@@ -99,6 +99,11 @@ class AskingEngine:
         """The last part of a server's answer, when it is there."""
         await until(lambda: any(part.outcome != "failed" for part in self._parts(number, server)), f"{server} answered {number}")
         return next(part for part in reversed(self._parts(number, server)) if part.outcome != "failed")
+
+    def ask_again(self, number: str, server: str = "one") -> None:
+        """Ask for an answer that has not come: a kill may have taken it on its way. Engines do so every second."""
+        if not self._parts(number, server):
+            self.links[server].send(Resume(number, 0))
 
     def _parts(self, number: str, server: str) -> list[Part]:
         return self.parts.get(number, {}).get(server, [])

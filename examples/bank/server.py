@@ -8,7 +8,9 @@
 
     python -m examples.bank.server --port 9001 --data a.sqlite [--slow 0.2] [--lie]
 
-It syncs before it answers. `--slow` and `--lie` make it a bad one, for those who want to see what happens then.
+It syncs before it answers. A change with an `Idempotency-Key` that it has seen before is answered as it was then, and not made
+again: the key and its answer are written with the change. `--slow` and `--lie` make it a bad one, for those who want to see what
+happens then.
 """
 
 from __future__ import annotations
@@ -33,18 +35,27 @@ class Bank:
         self._database.execute("PRAGMA journal_mode=WAL")
         self._database.execute("PRAGMA synchronous=FULL")
         self._database.execute("CREATE TABLE IF NOT EXISTS accounts (name TEXT PRIMARY KEY, balance INTEGER, changes INTEGER)")
+        self._database.execute("CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, balance INTEGER)")
 
-    def change(self, name: str, amount: int) -> int | None:
-        """Add an amount to an account; its new balance, or None if that would be below zero."""
+    def change(self, name: str, amount: int, key: str = "") -> int | None:
+        """Add an amount to an account; its new balance, or None if that would be below zero. The same key: the same answer."""
         with self._lock:
-            balance = self.balance(name) + amount
-            if balance < 0:
-                return None
+            known = self._database.execute("SELECT balance FROM answers WHERE key = ?", (key,)).fetchone() if key else None
+            return known[0] if known else self._change(name, amount, key)
+
+    def _change(self, name: str, amount: int, key: str) -> int | None:
+        balance = self.balance(name) + amount
+        is_made = balance >= 0
+        self._database.execute("BEGIN IMMEDIATE")
+        if is_made:
             self._database.execute(
                 "INSERT INTO accounts VALUES (?, ?, 1) ON CONFLICT (name) DO UPDATE SET balance = ?, changes = changes + 1",
                 (name, balance, balance),
             )
-            return balance
+        if key:
+            self._database.execute("INSERT INTO answers VALUES (?, ?)", (key, balance if is_made else None))
+        self._database.execute("COMMIT")
+        return balance if is_made else None
 
     def balance(self, name: str) -> int:
         found = self._database.execute("SELECT balance FROM accounts WHERE name = ?", (name,)).fetchone()
@@ -83,7 +94,9 @@ class Handler(BaseHTTPRequestHandler):
             amount = int(json.loads(body)["amount"])
         except (ValueError, KeyError, TypeError):
             return self._answer(400, {"error": 'send {"amount": 250}'})
-        balance = self.bank.change(parts[1], amount if parts[2] == "deposit" else -amount)
+        balance = self.bank.change(
+            parts[1], amount if parts[2] == "deposit" else -amount, self.headers.get("Idempotency-Key") or ""
+        )
         if balance is None:
             return self._answer(409, {"error": "there is not so much in the account"})
         return self._answer(200, {"account": parts[1], "balance": balance + (1_000_000 if self.is_lying else 0)})

@@ -20,6 +20,7 @@ from rich.console import Console
 
 from tests.bench import (
     backlog,
+    continuity,
     fairness,
     journal,
     large,
@@ -76,6 +77,7 @@ def _measure(workshop: Workshop, wanted: set[str]) -> None:
         ("m", spark_source),
         ("n", spark_sinks),
         ("o", many),
+        ("p", continuity),
     ):
         if name in wanted:
             alone.measure(workshop)

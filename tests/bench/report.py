@@ -31,6 +31,7 @@ TITLES = {
     "m": "Spark reads",
     "n": "Spark writes",
     "o": "send_many of bytes, text, dicts and Events",
+    "p": "requests through an engine to two servers",
 }
 _COLOURS = {"met": "green", "missed": "red", "": ""}
 

@@ -174,3 +174,36 @@ def _left_running(folder: Path) -> list[str]:
         if str(folder) in command:
             found.append(command)
     return found
+
+
+def test_the_stock_order_is_executed_once_although_a_server_and_the_carrier_are_killed(tmp_path: Path) -> None:
+    picture = tmp_path / "orders.png"
+
+    out = _run("-m", "examples.stock_order", "--orders", "6", "--picture", str(picture), folder=TOP, seconds=180)
+
+    assert "requests 6, orders at the exchange 6, seen twice 0" in out
+    assert "server a and server b: yes" in out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_a_service_goes_on_while_its_servers_hang_die_and_lie(tmp_path: Path) -> None:
+    path = f"{TOP}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+
+    out = _run("-m", "examples.continuity_demo", "--quick", folder=tmp_path, seconds=180, PYTHONPATH=path)
+
+    assert "failed 0" in out
+    assert "c removed" in out
+    assert "Nothing failed, and nothing counted twice." in out
+
+
+@pytest.mark.slow
+def test_the_bank_has_the_balance_right_at_both_servers_after_one_was_killed(tmp_path: Path) -> None:
+    path = f"{TOP}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+
+    out = _run("-m", "examples.bank", "--quick", "--plot", "bank.png", folder=tmp_path, seconds=120, PYTHONPATH=path)
+
+    assert "the balance is 750" in out
+    assert "failed: 0" in out
+    assert "The balance is right at both servers." in out
+    assert (tmp_path / "bank.png").read_bytes().startswith(b"\x89PNG")

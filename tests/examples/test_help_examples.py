@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -16,8 +17,10 @@ import pyarrow as pa
 import pytest
 import typer.main
 
+import holdfast
 from holdfast.cli.failure import EXIT_CODES, USAGE
 from holdfast.cli.main import app
+from holdfast.continuity.effects import effect_events
 from holdfast.node.login import users_file
 from holdfast.spark.pipelines.running.registry import PIPELINES
 from holdfast.worker.signals import LEFT
@@ -28,7 +31,21 @@ from tests.server_process import ServerProcess
 SERVE = "holdfast serve"
 WORK = "holdfast work"
 BENCH = "holdfast bench"
-MAKING = {"holdfast send", "holdfast record", "holdfast destination create", "holdfast subscription create", "holdfast user add"}
+# Programs of a domain, which is there when the examples of `holdfast domain` have run, and what they say when they are ready.
+OF_A_DOMAIN = {
+    "holdfast effects": "carrying effects out",
+    "holdfast engine": "taking requests on",
+    "holdfast listener": "server a has joined",
+}
+SETTLE = "holdfast domain settle"
+MAKING = {
+    "holdfast send",
+    "holdfast domain create",
+    "holdfast record",
+    "holdfast destination create",
+    "holdfast subscription create",
+    "holdfast user add",
+}
 # Spark takes seconds to start: what these run is checked and not started. `tests/spark` runs each of them.
 ON_SPARK = {f"holdfast pipeline {pipeline.name}" for pipeline in PIPELINES}
 
@@ -86,8 +103,8 @@ def _run(example: str, folder: Path, environment: dict[str, str]) -> None:
     assert done.returncode == 0, f"{example}\nexit code {done.returncode}\n{done.stdout}\n{done.stderr}"
 
 
-def _serve(example: str, folder: Path, environment: dict[str, str]) -> None:
-    """A server says where it listens, and stops in good order."""
+def _serve(example: str, folder: Path, environment: dict[str, str], says: str = "listening on 127.0.0.1:") -> None:
+    """A server says that it is ready, and stops in good order."""
     with subprocess.Popen(
         ["sh", "-c", f"exec {example}"], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -95,7 +112,7 @@ def _serve(example: str, folder: Path, environment: dict[str, str]) -> None:
         line = process.stdout.readline()
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=30)
-    assert line.startswith("listening on 127.0.0.1:"), errors
+    assert line.startswith(says), errors
     assert process.returncode == 0, f"{example}\n{errors}"
 
 
@@ -110,6 +127,13 @@ def _work(example: str, folder: Path, environment: dict[str, str]) -> None:
         _, errors = process.communicate(timeout=60)
     assert said, f"{example}\n{errors}"
     assert process.returncode == 0, f"{example}\n{errors}"
+
+
+async def _begin_effect(url: str, key: str) -> None:
+    """An effect that began, and of which nothing is known."""
+    begun = effect_events.Outcome(effect_events.identity_of(key), "begun")
+    async with holdfast.connect(url) as client:
+        await client.topic("domain.shop.results").send(effect_events.encode(begun), **effect_events.outcome_fields(begun))
 
 
 def _prepare(folder: Path) -> None:
@@ -130,7 +154,8 @@ def _prepare(folder: Path) -> None:
 def _tried() -> list[tuple[str, str]]:
     """Return all examples; in a short run one of each command, and those that make what others need: each is a process."""
     first = dict(reversed(EXAMPLES))
-    return [(name, example) for name, example in EXAMPLES if effort.IS_LONG or name in MAKING or first[name] == example]
+    tried = [(name, example) for name, example in EXAMPLES if effort.IS_LONG or name in MAKING or first[name] == example]
+    return sorted(tried, key=lambda each: each[0] in OF_A_DOMAIN)
 
 
 @pytest.mark.slow
@@ -142,6 +167,11 @@ def test_every_example_in_a_help_text_runs(tmp_path: Path, environment: dict[str
             _serve(example, tmp_path / "here", environment)
         elif name == WORK:
             _work(example, tmp_path / "here", environment)
+        elif name in OF_A_DOMAIN:
+            _serve(example, tmp_path / "here", environment, OF_A_DOMAIN[name])
+        elif name == SETTLE:
+            asyncio.run(_begin_effect(environment["HOLDFAST_URL"], example.split()[4]))
+            _run(example, tmp_path / "here", environment)
         elif name in ON_SPARK:
             _run(f"{example} --check", tmp_path / "here", environment)
         elif name != BENCH:

@@ -85,6 +85,9 @@ def listener_process(url: str, server: RawHttpServer, store: Path) -> Iterator[L
 
 
 async def answers(engine: AskingEngine, numbers: list[str]) -> list[bytes]:
+    await engine.until_current("one")
+    for number in numbers:
+        engine.ask_again(number)
     return [(await engine.answer(number)).body for number in numbers]
 
 

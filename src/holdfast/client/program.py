@@ -19,8 +19,6 @@ from types import FrameType
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from holdfast.node.background import new_loop
-
 Result = TypeVar("Result")
 
 # The exit codes of a program that was ended with Ctrl-C, and with SIGTERM: 128 and the number of the signal.
@@ -40,6 +38,8 @@ def run(main: Coroutine[Any, Any, Result]) -> Result:
     events come again. The exit code is then 130 after Ctrl-C, 143 after SIGTERM. The same signal again does not wait for that.
     A program that handles SIGTERM itself goes on doing so.
     """
+    from holdfast.node.background import new_loop  # a client alone needs nothing of a node
+
     termination = _Termination()
     try:
         with asyncio.Runner(loop_factory=new_loop) as runner, termination:

@@ -8,6 +8,8 @@
 
     subscriptions of the requests:   server.NAME   what one server has not processed yet
                                      history       everything since the oldest snapshot that is kept
+    subscriptions of the results:    history       results that are kept
+                                     carrier       held by the one program that carries effects out
 
 Everything that must be alike at all listeners and engines stands in the definition. Addresses, folders and secrets do not: each
 program has its own.
@@ -24,6 +26,8 @@ from holdfast.errors import BadName, BadSetting
 
 PREFIX = "domain."
 HISTORY = "history"
+# The history of results keeps these; the others concern only those who wait at the moment.
+RESULTS_KEPT = "passing IS NULL"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]

@@ -1,6 +1,7 @@
 """Errors of continuity, in the families of `holdfast.errors`.
 
 NotTaken       503: nothing was appended; repeat it
+ReEntry        508: a server asks its own domain while it answers; nothing was appended
 NotAnswered    504, 502, 409, 410, 422, 500: the request is in the topic, or may be; its number and key are told
 """
 
@@ -52,6 +53,12 @@ class CommandFailed(Unavailable):
     code = "command-failed"
 
 
+class NotInDoubt(Refused):
+    """The effect was never begun, or what became of it is known: there is nothing to settle."""
+
+    code = "not-in-doubt"
+
+
 class NotTaken(Unavailable):
     """The engine did not take the request: too few servers are current, too many requests are under way, or Holdfast could not
     be reached. Nothing was appended; repeat it."""
@@ -65,6 +72,13 @@ class NotTaken(Unavailable):
     def retry_after(self) -> int:
         """Seconds after which it may be repeated."""
         return int(self.fields["retry_after"])
+
+
+class ReEntry(Refused):
+    """The request is traced to one that still runs in this domain: it would wait for itself. Nothing was appended (continuity
+    rule 13)."""
+
+    code = "re-entry"
 
 
 class NotAnswered(OutcomeUnknown):

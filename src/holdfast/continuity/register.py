@@ -9,7 +9,7 @@ engines read it when they start.
 from __future__ import annotations
 
 from holdfast.client.client import Client
-from holdfast.continuity.domain import HISTORY, PREFIX, Domain, checked, checked_name, decode, encode
+from holdfast.continuity.domain import HISTORY, PREFIX, RESULTS_KEPT, Domain, checked, checked_name, decode, encode
 from holdfast.continuity.errors import DomainExists, NoSuchDomain
 from holdfast.continuity.request import MEMBER
 from holdfast.errors import DestinationExists, NoSuchDestination, TimedOut
@@ -31,6 +31,7 @@ async def create(client: Client, domain: Domain) -> None:
     await client.ensure_topic(domain.disagreements)
     await client.ensure_queue(domain.effects_queue)
     await client.ensure_topic(domain.results)
+    await client.ensure_subscription(domain.results, HISTORY, selector=RESULTS_KEPT)
     await client.queue(domain.definition).send(encode(domain), type=TYPE)
 
 

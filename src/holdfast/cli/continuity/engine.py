@@ -15,7 +15,12 @@ if TYPE_CHECKING:
     import ssl
 
 Domain = Annotated[str, typer.Option("--domain", metavar="DOMAIN", help="The domain whose requests it takes.")]
-Listen = Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="The address for clients; port 0 takes a free one.")]
+Listen = Annotated[
+    str,
+    typer.Option(
+        "--listen", envvar="HOLDFAST_ENGINE_LISTEN", metavar="HOST:PORT", help="The address for clients; port 0 takes a free one."
+    ),
+]
 Answers = Annotated[
     str, typer.Option("--answers", metavar="HOST:PORT", help="The address at which listeners answer; port 0 takes a free one.")
 ]
@@ -48,9 +53,9 @@ LogLevel = Annotated[
 def add_to(app: typer.Typer) -> None:
     app.command(
         **help_text.described(
-            "Run an engine until SIGTERM or SIGINT; it prints 'taking requests on HOST:PORT' when clients can connect.",
+            "Run an engine until SIGTERM or SIGINT; it prints 'taking requests on URL' when clients can connect.",
             [
-                "holdfast engine --domain shop --listen 127.0.0.1:8080",
+                "holdfast engine --domain shop",
                 "holdfast engine --domain shop --listen 127.0.0.1:0 --site north --name north-1",
             ],
             changed={0: "stopped in good order", 3: "it cannot listen there, or Holdfast cannot be reached"},

@@ -22,7 +22,10 @@ START_TRIES = 5
 START_PAUSE_SECONDS = 1.0
 
 Server = Annotated[
-    str, typer.Option("--server", metavar="URL", help="The server: http://HOST:PORT, or http+unix:// and the path of a socket.")
+    str,
+    typer.Option(
+        "--server", metavar="URL", help="The server: http://HOST:PORT, https://…, or http+unix:// and the path of a socket."
+    ),
 ]
 Name = Annotated[str, typer.Option("--name", metavar="NAME", help="The name of the server in its domain.")]
 Site = Annotated[str, typer.Option("--site", metavar="SITE", help="The site where it runs.")]
@@ -56,6 +59,12 @@ SnapshotEvery = Annotated[
         "--snapshot-every", metavar="WHEN", help="Take a snapshot every so many seconds, as in 600s, or events, as in 10000."
     ),
 ]
+Egress = Annotated[
+    str,
+    typer.Option(
+        "--egress", metavar="HOST:PORT", help="Where the server asks for effects: http://HOST:PORT/exchange is far side exchange."
+    ),
+]
 Ca = Annotated[
     Path | None,
     typer.Option("--tls-ca", metavar="FILE", help="Speak TLS with engines: the authorities of their certificates, PEM.",
@@ -65,6 +74,11 @@ Certificate = Annotated[
     Path | None,
     typer.Option("--tls-certificate", metavar="FILE", help="The listener's own certificate, PEM.", parser=expanded),
 ]
+ServerCa = Annotated[
+    Path | None,
+    typer.Option("--server-ca", metavar="FILE", help="The authorities of an https:// server, PEM; the system's if not said.",
+                 parser=expanded),
+]  # fmt: skip
 Key = Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of that certificate, PEM.", parser=expanded)]
 
 
@@ -76,6 +90,7 @@ def add_to(app: typer.Typer) -> None:
                 "holdfast listener --domain shop --server http://127.0.0.1:9001 --name a --store ./a",
                 "holdfast listener --domain shop --server http://127.0.0.1:9001 --name a --reset ./reset.sh "
                 "--snapshot ./snapshot.sh --snapshot-every 3600s",
+                "holdfast listener --domain shop --server http://127.0.0.1:9001 --name a --egress 127.0.0.1:9901",
                 "holdfast listener --domain shop --server http+unix:///run/shop.sock --name b --site north --role shadow",
             ],
             changed={
@@ -102,6 +117,8 @@ def listener(
     reset: Reset = None,
     snapshot: Snapshot = None,
     snapshot_every: SnapshotEvery = "",
+    egress: Egress = "",
+    server_ca: ServerCa = None,
     tls_ca: Ca = None,
     tls_certificate: Certificate = None,
     tls_key: Key = None,
@@ -117,15 +134,19 @@ def listener(
     if print_config:
         print_line(config_file.as_toml(context))
         return
+    from holdfast.continuity.listener.http_caller import HttpCaller
     from holdfast.continuity.listener.listener import Listener
+    from holdfast.node.settings import parse_address
 
     server_log.begin(log_level)
     tls = _answer_tls(tls_ca, tls_certificate, tls_key)
+    server_tls = _answer_tls(server_ca, None, None)
 
     def made() -> Listener:
         return Listener(
-            url, domain, name, call=server, store=store or Path(f"listener-{name}"), site=site, role=role, in_doubt=in_doubt,
-            forgets=forgets, probe=probe, reset=reset, snapshot=snapshot, snapshot_every=snapshot_every, tls=tls,
+            url, domain, name, call=HttpCaller(server, tls=server_tls), store=store or Path(f"listener-{name}"), site=site,
+            role=role, in_doubt=in_doubt, forgets=forgets, probe=probe, reset=reset, snapshot=snapshot,
+            snapshot_every=snapshot_every, tls=tls, egress=parse_address(egress) if egress else None,
         )  # fmt: skip
 
     holdfast.run(_serve(made))

@@ -7,8 +7,9 @@ The client sees the server's answer, and `Holdfast-Transaction`, its confirmatio
 
     503   nothing was taken; Retry-After says when to repeat it
     504   no answer in time: repeat it with `Idempotency-Key: ` the key that is told
-    409, 410, 422, 502, 508   as `machines.gathering` decides
-    501   WebSocket and other upgrades on a route that is not declared
+    508   a server asks its own domain while it answers
+    409, 410, 422, 502   as `machines.gathering` decides
+    501   server-sent events on a route that is not declared as a stream; WebSocket and other upgrades anywhere
     413   a body over BODY_BYTES_MAX
 
 Internal headers neither come in nor go out: `Accept-Encoding` and what concerns one connection are left out, too.
@@ -16,14 +17,16 @@ Internal headers neither come in nor go out: `Accept-Encoding` and what concerns
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 
-from holdfast.continuity.answer import HOP_BY_HOP
+from holdfast.continuity.engine import passed_headers
 from holdfast.continuity.engine.engine import Engine
 from holdfast.continuity.engine.under_way import AnswerCut, Transaction
-from holdfast.continuity.errors import NotAnswered, NotTaken
+from holdfast.continuity.errors import NotAnswered, NotTaken, ReEntry
+from holdfast.continuity.machines.routes import asks_for_stream
 from holdfast.continuity.request import Headers
 
 Scope = MutableMapping[str, Any]
@@ -34,7 +37,6 @@ BODY_BYTES_MAX = 64 << 20
 # Bodies of all requests together while they are being read.
 BODIES_BYTES_MAX = 512 << 20
 KEY_MAX = 255
-_LEFT_OUT = HOP_BY_HOP | {b"accept-encoding", b"idempotency-key", b"expect", b"content-length"}
 
 
 class ClientLeft(Exception):
@@ -71,36 +73,51 @@ class Application:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: Headers = [(name.lower(), value) for name, value in scope["headers"]]
         try:
+            self._check_entry(headers)
+            self._check_stream(scope, headers)
             key = _key_of(headers)
             body = await self._body(headers, receive)
-            asked = [each for each in headers if each[0] not in _LEFT_OUT and not each[0].startswith(b"holdfast-")]
-            if body or any(name == b"content-length" for name, _ in headers):
-                asked.append((b"content-length", b"%d" % len(body)))
             transaction, number = await self.engine.submit(
-                scope["method"], _target(scope), asked, body, session=self._session(scope, headers), key=key,
-                number=self._number(headers),
+                scope["method"], _target(scope), passed_headers.of_request(headers, body), body,
+                session=self._session(scope, headers), key=key, number=self._number(headers),
             )  # fmt: skip
         except ClientLeft:
             return
         except Refusal as refusal:
             await _refuse(send, refusal.status, refusal.sentence, [])
+        except ReEntry as problem:
+            await _refuse(send, 508, problem.sentence, [])
         except NotTaken as problem:
             await _refuse(send, 503, problem.sentence, [(b"retry-after", b"%d" % problem.retry_after)])
         except NotAnswered as problem:
-            told = [(b"holdfast-transaction", problem.transaction.encode()), (b"holdfast-key", problem.key.encode())]
-            await _refuse(send, problem.status, problem.sentence, told)
+            await _refuse(send, problem.status, problem.sentence, passed_headers.of_problem(problem))
         else:
-            await self._answer(scope, send, transaction, number)
+            if transaction.streamed_by:
+                await self._answer_until_left(scope, receive, send, transaction, number)
+            else:
+                await self._answer(scope, send, transaction, number)
+
+    async def _answer_until_left(
+        self, scope: Scope, receive: Receive, send: Send, transaction: Transaction, number: str
+    ) -> None:  # fmt: skip
+        """Hand a stream on until it ends, or its client has left: such a stream may never end by itself."""
+        answering = asyncio.ensure_future(self._answer(scope, send, transaction, number))
+        leaving = asyncio.ensure_future(_until_left(receive))
+        try:
+            await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+            if not answering.done():
+                answering.cancel()
+            await asyncio.wait((answering, leaving))
+        if not answering.cancelled():
+            answering.result()
 
     async def _answer(self, scope: Scope, send: Send, transaction: Transaction, number: str) -> None:
         """Hand an answer on. One that is cut short ends the connection, so that the client cannot take it for whole."""
-        head = transaction.head
-        headers = [each for each in head.headers if each[0] not in HOP_BY_HOP]
-        headers.append((b"holdfast-transaction", number.encode()))
-        if transaction.begin is not None and transaction.begin.replayed:
-            headers.append((b"holdfast-replayed", b"true"))
+        headers = passed_headers.of_answer(transaction, number)
         try:
-            await send({"type": "http.response.start", "status": head.status, "headers": headers})
+            await send({"type": "http.response.start", "status": transaction.head.status, "headers": headers})
             if scope["method"] != "HEAD":
                 async for chunk in transaction.chunks():
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
@@ -109,6 +126,22 @@ class Application:
             raise ConnectionAbortedError(f"the answer of transaction {number} is cut: {cut}") from cut
         finally:
             self.engine.leave(number)
+
+    def _check_entry(self, headers: Headers) -> None:
+        """Refuse a request that a server makes while it processes another: it would wait for itself (continuity rule 13).
+
+        It is traced by `Holdfast-Transaction`, which a server knows with `tell_server`, and by the engine that it came from.
+        """
+        number = next((value.decode("latin-1") for name, value in headers if name == b"holdfast-transaction"), "")
+        if number and self.engine.is_running(number):
+            raise Refusal(508, f"this request comes out of transaction {number}, which is still running")
+
+    def _check_stream(self, scope: Scope, headers: Headers) -> None:
+        """Refuse what would never end, or would become another protocol, before anything is sent (23)."""
+        if any(name == b"upgrade" and b"h2c" not in value.lower() for name, value in headers):
+            raise Refusal(501, "WebSocket and other upgrades are not passed through")
+        if asks_for_stream(headers) and not self.engine.is_stream(scope["method"], _target(scope)):
+            raise Refusal(501, 'this route is not declared as a stream; add it to `routes` with kind = "stream"')
 
     # --- what a request says -----------------------------------------------------------------------------------------
 
@@ -177,6 +210,11 @@ def _target(scope: Scope) -> str:
     path: bytes = scope.get("raw_path") or scope["path"].encode()
     query: bytes = scope.get("query_string") or b""
     return (path + b"?" + query if query else path).decode("latin-1")
+
+
+async def _until_left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _refuse(send: Send, status: int, sentence: str, headers: Headers) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
 from typing import Any
 
+from holdfast.client.destination import Topic
 from holdfast.continuity.engine.under_way import Transaction
 from holdfast.continuity.machines.gathering import Decided
+from holdfast.continuity.request import MEMBER
 from holdfast.errors import HoldfastError
 
 log = logging.getLogger("holdfast.continuity")
@@ -24,8 +25,9 @@ AGAIN_SECONDS = 1.0
 
 
 class Disagreements:
-    def __init__(self, publish: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
-        self._publish = publish
+    def __init__(self, requests: Topic, disagreements: Topic) -> None:
+        self._requests = requests
+        self._disagreements = disagreements
         self._waiting: deque[dict[str, Any]] = deque(maxlen=WAITING_MAX)
         self._more = asyncio.Event()
 
@@ -34,10 +36,12 @@ class Disagreements:
             {
                 "transaction": transaction.number,
                 "place": transaction.place,
+                "is_read": transaction.is_read,
                 "given": decided.given,
                 "digests": {server: digest.hex() for server, digest in sorted(decided.digests.items())},
                 "kinds": dict(sorted(decided.kinds.items())),
                 "named": list(decided.named),
+                "failed": list(decided.failed),
             }
         )
         self._more.set()
@@ -55,3 +59,12 @@ class Disagreements:
                     await asyncio.sleep(AGAIN_SECONDS)
                 else:
                     self._waiting.popleft()
+
+    async def _publish(self, told: dict[str, Any]) -> None:
+        """Tell people and pipelines first; then the membership, which may remove a server, or have it rebuilt."""
+        await self._disagreements.send(told, type=DISAGREEMENT)
+        for server in () if told["is_read"] else told["failed"]:  # its state is not that of the others (continuity rule 4)
+            reason = f"it failed at transaction {told['transaction']}, which another server has done"
+            await self._requests.send({"kind": "rebuild", "server": server, "reason": reason}, type=MEMBER)
+        change = {"kind": "disagreement", "transaction": told["transaction"], "answers": told["digests"]}
+        await self._requests.send(change, type=MEMBER)

@@ -16,23 +16,21 @@ import logging
 import secrets
 import ssl
 import time
-from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
-
-import msgspec
 
 from holdfast.client.client import Client, connect
 from holdfast.continuity import register, request, roll_call
 from holdfast.continuity.answer import Answer, Part
 from holdfast.continuity.domain import Domain, Route
-from holdfast.continuity.engine.disagreements import DISAGREEMENT, Disagreements
+from holdfast.continuity.engine.disagreements import Disagreements
 from holdfast.continuity.engine.given_answers import GivenAnswers
 from holdfast.continuity.engine.reads import Reads
+from holdfast.continuity.engine.registration import Registration
 from holdfast.continuity.engine.servers import Servers
 from holdfast.continuity.engine.sessions import Sessions
 from holdfast.continuity.engine.under_way import Transaction, UnderWay
-from holdfast.continuity.errors import NotAnswered, NotTaken
+from holdfast.continuity.errors import NotAnswered, NotTaken, ReEntry
 from holdfast.continuity.link.answer_server import AnswerServer, ListenerLink
 from holdfast.continuity.link.frame import Answered, Message, Seen, State
 from holdfast.continuity.link.frame import Resume as ResumeFrame
@@ -44,9 +42,10 @@ from holdfast.errors import HoldfastError, OutcomeUnknown
 log = logging.getLogger("holdfast.continuity")
 
 CHECK_SECONDS = 0.5
+# An engine that ends waits so long for Holdfast.
+CLOSE_SECONDS = 2.0
 SESSION_COPIES = 2
 SESSION_SECONDS = 5.0
-_parts = msgspec.msgpack.Decoder(Part)
 
 
 class Engine:
@@ -79,8 +78,6 @@ class Engine:
         self.servers = Servers(self._loop_time)
         self._sessions = Sessions()
         self._under_way = UnderWay(self._loop_time, self._resume, self._end, self._decide)
-        self._given = GivenAnswers(self._publish_given)
-        self._disagreements = Disagreements(self._publish_disagreement)
         self._heard = asyncio.Event()
         self._numbers = 0
         self._tasks: list[asyncio.Task[None]] = []
@@ -100,29 +97,29 @@ class Engine:
         self.client: Client = await connect(self._url, password=self._password).open()
         try:
             self.domain: Domain = await register.read(self.client, self._domain_name)
+            self._under_way.keeps_traces = self.domain.tell_server
             self._topic = self.client.topic(self.domain.requests)
             self._credentials = frozenset(name.lower().encode() for name in self.domain.credentials)
+            self._given = GivenAnswers(self._topic)
+            self._disagreements = Disagreements(self._topic, self.client.topic(self.domain.disagreements))
             self._routes = Routes(self.domain.routes)
             self._reads = Reads(self.domain, self.start, self.servers, self._under_way, self._loop_time)
             self._server = AnswerServer(self, self.domain.name, self.name, self.start)
-            host, port = await self._server.listen(*self._answers, self._tls)
-            self._replies = await self.client.temporary_queue()
-            await self._topic.send(
-                {
-                    "engine": self.name, "start": self.start, "site": self.site,
-                    "address": self._advertise or f"{host}:{port}", "reply_to": self._replies.name,
-                    "tls": self._tls is not None,
-                },
-                type=request.ENGINE,
-            )  # fmt: skip
+            _, port = await self._server.listen(*self._answers, self._tls)
+            told = {
+                "engine": self.name, "start": self.start, "site": self.site,
+                "address": self._advertise or f"{self._answers[0]}:{port}", "tls": self._tls is not None,
+            }  # fmt: skip
+            self._registration = await Registration.open(self.client, self._topic, told, self._take)
         except BaseException:
             await self.client.close()
             raise
         self._tasks = [
             asyncio.create_task(self._given.publish_for_ever()),
             asyncio.create_task(self._disagreements.publish_for_ever()),
-            asyncio.create_task(self._receive_replies()),
+            asyncio.create_task(self._registration.receive_for_ever()),
             asyncio.create_task(self._check_servers()),
+            asyncio.create_task(self._registration.renew_for_ever(lambda: len(self.servers) > 0)),
             asyncio.create_task(roll_call.answer_for_ever(self.client, self.domain.name, self.description)),
         ]
         return self
@@ -131,8 +128,14 @@ class Engine:
         """Take no more requests; publish what was given; leave."""
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._given.flush()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._given.flush()
+        except TimeoutError:
+            log.warning("Holdfast is away: which of the last answers were given is not recorded")
+        await self._registration.leave()
         self._under_way.close()
         await self._server.close()
         await self.client.close()
@@ -165,15 +168,18 @@ class Engine:
         try:
             return await transaction.whole()
         finally:
-            self._under_way.leave(number)
+            self.leave(number)
 
     async def submit(
         self, method: str, target: str, headers: Headers, body: bytes, *, session: str = "", key: str = "", number: str = ""
     ) -> tuple[Transaction, str]:
         """Send a request and wait for the head of its answer. Say `leave` when the answer was handed on."""
+        self._check_entry(headers)
         route = self._routes.find(method, target)
-        if route is not None and route.kind == "read":
-            return await self._read(route, Content(method, target, headers, body, time.time_ns() // 1000), session)
+        if route is not None:
+            return await self._read(
+                route, Content(method, target, headers, body, time.time_ns() // 1000, secrets.randbits(63)), session
+            )
         expected = self._expected()
         asked = self._make(method, target, headers, body, session, key, number)
         now = self._loop_time()
@@ -187,6 +193,9 @@ class Engine:
         try:
             await self._send(asked)
             await transaction.answered()
+        except NotTaken:
+            self._under_way.forget(asked.transaction)
+            raise
         except BaseException:
             self._under_way.leave(asked.transaction)
             raise
@@ -195,20 +204,47 @@ class Engine:
         self._note(transaction, session)
         return transaction, asked.transaction
 
+    def _check_entry(self, headers: Headers) -> None:
+        """ReEntry if a server that processes a request asks its own domain (continuity rule 13)."""
+        if self._under_way.keeps_traces:
+            trace = next((value for name, value in headers if name == b"traceparent"), b"")
+            running = self._under_way.traced(trace)
+            if running is not None:
+                raise ReEntry(f"this request belongs to transaction {running}, which still runs in this domain; nothing was sent")
+
     async def _read(self, route: Route, content: Content, session: str) -> tuple[Transaction, str]:
         self.figures["reads"] += 1
         self._expected()
         place = self._sessions.get(session).place if session else 0
-        transaction = await self._reads.ask(route, content, place, self.servers.current())
+        if route.kind == "stream":
+            transaction = await self._reads.pass_through(content, place, self.servers.current())
+        else:
+            transaction = await self._reads.ask(route, content, place, self.servers.current())
         if transaction.error is not None:
             self._under_way.leave(transaction.number)
+            if transaction.error.status == 503:
+                self.figures["refused"] += 1
+                raise NotTaken(f"all servers declined: {transaction.error.reason}; repeat it later")
             raise NotAnswered(transaction.error.status, transaction.error.reason, transaction.number, "")
         self._note(transaction, session)
         return transaction, transaction.number
 
     def leave(self, number: str) -> None:
         """The answer of this transaction was handed on, or its client has left."""
-        self._under_way.leave(number)
+        transaction = self._under_way.get(number)
+        if transaction is not None and transaction.streamed_by:
+            self._reads.stop(transaction)
+        else:
+            self._under_way.leave(number)
+
+    def is_running(self, number: str) -> bool:
+        """Whether a transaction of this engine is still processed by a server, as far as is known."""
+        return self._under_way.get(number) is not None
+
+    def is_stream(self, method: str, target: str) -> bool:
+        """Whether a route is declared that passes this request through as a stream (23)."""
+        route = self._routes.find(method, target)
+        return route is not None and route.kind == "stream"
 
     def _expected(self) -> list[str]:
         """The servers that are expected to answer. NotTaken if they are too few, or too many requests are under way."""
@@ -269,7 +305,7 @@ class Engine:
         try:
             await self._sessions.wait_for(session, needed, SESSION_SECONDS)
         except TimeoutError:
-            raise NotTaken(f"{session.confirmed} of {needed} listeners have queued the session; repeat it later") from None
+            raise NotTaken(f"{len(session.confirmed)} of {needed} listeners have queued the session; repeat it later") from None
 
     def _not_answered(self, asked: Request, status: int, reason: str) -> NotAnswered:
         self.figures["not_answered"] += 1
@@ -303,7 +339,8 @@ class Engine:
             if server is not None:
                 self._under_way.lose(server.name, "removed")
         elif isinstance(message, Seen):
-            self._sessions.seen(message.session)
+            assert link.hello is not None
+            self._sessions.seen(message.session, link.hello.server)
 
     def went(self, link: ListenerLink) -> None:
         server = self.servers.leave(link)
@@ -322,16 +359,6 @@ class Engine:
         if server is not None:
             server.link.send(ResumeFrame(number, wanted.offset))
 
-    async def _receive_replies(self) -> None:
-        """Answers of listeners that could not reach this engine by link."""
-        async with self._replies.receive() as incoming:
-            async for event in incoming:
-                try:
-                    self._take(str(event.properties.get("server", "")), _parts.decode(bytes(event.body)))
-                except msgspec.DecodeError as problem:
-                    log.warning("an answer by event cannot be read: %s", problem)
-                await event.confirm()
-
     async def _check_servers(self) -> None:
         """Do not wait for servers that fell silent."""
         while True:
@@ -343,7 +370,7 @@ class Engine:
 
     def _end(self, transaction: Transaction, end: End) -> None:
         """An answer was given: a retry gets the same (continuity rule 4)."""
-        if end.server and transaction.begin is not None and not transaction.begin.replayed:
+        if transaction.key and end.server and transaction.begin is not None and not transaction.begin.replayed:
             self._given.add(transaction.key, end.server, end.comparison)
 
     def _decide(self, transaction: Transaction, decided: Decided) -> None:
@@ -351,15 +378,6 @@ class Engine:
         if transaction.is_comparable and (decided.named or "wrong" in decided.kinds.values()):
             self.figures["disagreements"] += 1
             self._disagreements.add(transaction, decided)
-
-    async def _publish_given(self, given: Iterable[tuple[str, str, str]]) -> None:
-        await self._topic.send({"given": list(given)}, type=request.GIVEN)
-
-    async def _publish_disagreement(self, told: dict[str, Any]) -> None:
-        """Tell people and pipelines first; then the membership, which may remove a server."""
-        await self.client.topic(self.domain.disagreements).send(told, type=DISAGREEMENT)
-        change = {"kind": "disagreement", "transaction": told["transaction"], "answers": told["digests"]}
-        await self._topic.send(change, type=request.MEMBER)
 
     def description(self) -> dict[str, Any]:
         """The answer to a roll call."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 
+from holdfast.client.destination import Topic
+from holdfast.continuity.request import GIVEN
 from holdfast.errors import HoldfastError
 
 log = logging.getLogger("holdfast.continuity")
@@ -22,8 +23,8 @@ KEPT_MAX = 10_000
 
 
 class GivenAnswers:
-    def __init__(self, publish: Callable[[list[tuple[str, str, str]]], Awaitable[object]]) -> None:
-        self._publish = publish
+    def __init__(self, requests: Topic) -> None:
+        self._requests = requests
         self._gathered: list[tuple[str, str, str]] = []
         self._more = asyncio.Event()
 
@@ -44,7 +45,7 @@ class GivenAnswers:
         while self._gathered:
             portion = self._gathered[:GATHERED_MAX]
             try:
-                await self._publish(portion)
+                await self._requests.send({"given": portion}, type=GIVEN)
             except HoldfastError as problem:
                 log.info("%d answers given are not recorded yet: %s", len(self._gathered), problem)
                 del self._gathered[:-KEPT_MAX]

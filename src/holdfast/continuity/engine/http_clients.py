@@ -19,9 +19,9 @@ import asyncio
 import io
 import threading
 from email.message import Message
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from holdfast.continuity.answer import HOP_BY_HOP, Answer
+from holdfast.continuity.engine import passed_headers
 from holdfast.continuity.engine.engine import Engine
 from holdfast.continuity.errors import NotAnswered, NotTaken
 from holdfast.continuity.request import Headers
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     import httpx
     import requests
 
-_LEFT_OUT = HOP_BY_HOP | {b"accept-encoding", b"idempotency-key"}
 _ADAPTER_SECONDS = 60.0
 
 
@@ -48,13 +47,8 @@ class HttpxTransport:
         body = await request.aread()
         headers = [(name.lower(), value) for name, value in request.headers.raw]
         target = request.url.raw_path.decode("ascii")
-        try:
-            answer = await _ask(self._engine, request.method, target, headers, body, self._session)
-        except NotTaken as problem:
-            return httpx.Response(503, headers={"retry-after": str(problem.retry_after)}, text=problem.sentence)
-        except NotAnswered as problem:
-            return httpx.Response(problem.status, headers=_told(problem), text=problem.sentence)
-        return httpx.Response(answer.head.status, headers=_passed(answer), content=answer.body)
+        given = await _ask(self._engine, request.method, target, headers, body, self._session)
+        return httpx.Response(given.status, headers=given.text_headers, content=given.body)
 
     async def aclose(self) -> None:
         """Do nothing: the engine belongs to the program."""
@@ -93,13 +87,8 @@ class RequestsAdapter:
         assert request.method is not None
         headers = [(name.lower().encode(), _bytes(value)) for name, value in request.headers.items()]
         body = _body_of(request.body)
-        try:
-            answer = self._run(_ask(self._engine, request.method, request.path_url, headers, body, self._session))
-            return _response(request, answer.head.status, _passed(answer), answer.body)
-        except NotTaken as problem:
-            return _response(request, 503, [("retry-after", str(problem.retry_after))], problem.sentence.encode())
-        except NotAnswered as problem:
-            return _response(request, problem.status, _told(problem), problem.sentence.encode())
+        given = self._run(_ask(self._engine, request.method, request.path_url, headers, body, self._session))
+        return _response(request, given.status, given.text_headers, given.body)
 
     def close(self) -> None:
         """Close the engine, and end its thread."""
@@ -119,21 +108,32 @@ class RequestsAdapter:
         self.close()
 
 
-async def _ask(engine: Engine, method: str, target: str, headers: Headers, body: bytes, session: str) -> Answer:
-    key = next((value.decode("latin-1") for name, value in headers if name == b"idempotency-key"), "")
-    asked = [each for each in headers if each[0] not in _LEFT_OUT]
-    return await engine.request(method, target, asked, body, session=session, key=key)
+class _Given(NamedTuple):
+    """A response, before it has the form of one of the packages."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+    @property
+    def text_headers(self) -> list[tuple[str, str]]:
+        return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self.headers]
 
 
-def _passed(answer: Answer) -> list[tuple[str, str]]:
-    headers = [each for each in answer.head.headers if each[0] not in HOP_BY_HOP]
-    if answer.outcome == "replayed":
-        headers.append((b"holdfast-replayed", b"true"))
-    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
-
-
-def _told(problem: NotAnswered) -> list[tuple[str, str]]:
-    return [("holdfast-transaction", problem.transaction), ("holdfast-key", problem.key)]
+async def _ask(engine: Engine, method: str, target: str, headers: Headers, body: bytes, session: str) -> _Given:
+    key = next((value.decode("latin-1") for name, value in headers if name == b"idempotency-key"), "").strip('"')
+    asked = passed_headers.of_request(headers, body)
+    try:
+        transaction, number = await engine.submit(method, target, asked, body, session=session, key=key)
+        try:
+            answer = await transaction.whole()
+            return _Given(answer.head.status, passed_headers.of_answer(transaction, number), answer.body)
+        finally:
+            engine.leave(number)
+    except NotTaken as problem:
+        return _Given(503, [(b"retry-after", b"%d" % problem.retry_after)], problem.sentence.encode())
+    except NotAnswered as problem:
+        return _Given(problem.status, passed_headers.of_problem(problem), problem.sentence.encode())
 
 
 def _bytes(value: str | bytes) -> bytes:

@@ -2,6 +2,7 @@
 
     all       to every current server at once; the first answer wins
     hedged    to one, and to the next after HEDGE_SECONDS without an answer, or when the one before fails
+    stream    passed through from one, to the next if that declines; its end is the server's, or the client's (23)
 
 A read carries the newest place its session saw, by read or write, so that nobody reads what was before their own write; the place
 of the topic's head as far as it is known when the session is new (continuity rule 10). A listener that is behind declines.
@@ -16,11 +17,13 @@ from collections.abc import Callable
 from holdfast.continuity.domain import Domain, Route
 from holdfast.continuity.engine.servers import Server, Servers
 from holdfast.continuity.engine.under_way import Transaction, UnderWay
-from holdfast.continuity.link.frame import Read
-from holdfast.continuity.machines.gathering import Gathering
+from holdfast.continuity.link.frame import Read, Stop
+from holdfast.continuity.machines.gathering import Error, Gathering
 from holdfast.continuity.request import Content
 
 HEDGE_SECONDS = 0.05
+# A stream may be silent for as long as it likes; its head may not.
+STREAM_SECONDS = 30 * 86_400.0
 
 
 class Reads:
@@ -34,12 +37,24 @@ class Reads:
 
     async def ask(self, route: Route, content: Content, place: int, current: list[Server]) -> Transaction:
         """The head of the first answer. `place`: the newest that the session saw; 0 if it saw none."""
+        place = place or self._servers.newest_place
+        if route.send == "all":
+            return await self._ask(content, place, current, [])
+        turn = (self._numbers + 1) % len(current)
+        others = current[turn:] + current[:turn]
+        while True:
+            transaction = await self._ask(content, place, [others.pop(0)], others)
+            is_failed = transaction.begin is None or transaction.begin.head.status >= 500
+            if not is_failed or not others:
+                return transaction
+            self._under_way.leave(transaction.number)
+
+    async def _ask(self, content: Content, place: int, asked: list[Server], others: list[Server]) -> Transaction:
+        """Ask these servers at once, and of the others one after the other; those that were asked are taken from `others`."""
         self._numbers += 1
         number = f"{self._start}-r{self._numbers:x}"
-        read = Read(number, content, place or self._servers.newest_place, self._servers.membership)
+        read = Read(number, content, place, self._servers.membership)
         domain = self._domain
-        turn = self._numbers % len(current)
-        asked = current if route.send == "all" else [current[turn]]
         gathering = Gathering(
             number, [each.name for each in asked], "first", domain.error_wait, self._clock(),
             answer_timeout=domain.answer_timeout,
@@ -49,21 +64,61 @@ class Reads:
         try:
             for server in asked:
                 server.link.send(read)
-            if route.send == "hedged":
-                await self._hedge(read, transaction, current[turn + 1 :] + current[:turn])
+            await self._hedge(read, transaction, others)
             await transaction.answered()
         except BaseException:
             self._under_way.leave(number)
             raise
         return transaction
 
+    async def pass_through(self, content: Content, place: int, current: list[Server]) -> Transaction:
+        """The head of a stream. Say `stop` when its client has left."""
+        turn = (self._numbers + 1) % len(current)
+        transaction = None
+        for server in current[turn:] + current[:turn]:
+            transaction = await self._stream(content, place, server)
+            if transaction.error is None:
+                break
+            self._under_way.forget(transaction.number)
+        assert transaction is not None, "somebody is current"
+        return transaction
+
+    async def _stream(self, content: Content, place: int, server: Server) -> Transaction:
+        self._numbers += 1
+        number = f"{self._start}-r{self._numbers:x}"
+        gathering = Gathering(
+            number, [server.name], "first", 0.0, self._clock(), answer_timeout=STREAM_SECONDS, part_wait=STREAM_SECONDS
+        )
+        transaction = Transaction(number, gathering, "", is_read=True)
+        transaction.streamed_by = server.name
+        self._under_way.begin(number, transaction)
+        try:
+            server.link.send(Read(number, content, place, 0, is_stream=True))
+            async with asyncio.timeout(self._domain.answer_timeout):
+                await transaction.answered()
+        except TimeoutError:
+            self.stop(transaction)
+            transaction.error = Error(504, "the server has not begun the stream in time")
+        except BaseException:
+            self.stop(transaction)
+            raise
+        return transaction
+
+    def stop(self, transaction: Transaction) -> None:
+        """Pass a stream through no more."""
+        server = self._servers.get(transaction.streamed_by)
+        if server is not None and not transaction.is_over:
+            server.link.send(Stop(transaction.number))
+        self._under_way.forget(transaction.number)
+
     async def _hedge(self, read: Read, transaction: Transaction, others: list[Server]) -> None:
         """Ask one more each time nobody has answered for a while."""
-        for server in others:
+        while others:
             try:
                 async with asyncio.timeout(HEDGE_SECONDS):
                     await transaction.answered()
                 return
             except TimeoutError:
+                server = others.pop(0)
                 transaction.gathering.expect(server.name)
                 server.link.send(read)

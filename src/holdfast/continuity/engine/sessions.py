@@ -21,7 +21,7 @@ class Session:
         self.sequence = 0
         self.place = 0  # the newest that its user saw
         self.is_open = False
-        self.confirmed = 0  # listeners that have it
+        self.confirmed: set[str] = set()  # servers whose listeners have it
         self.needed = 0
         self.opened: asyncio.Future[None] | None = None
         self.lock: asyncio.Lock | None = None
@@ -52,18 +52,18 @@ class Sessions:
         session.sequence += 1
         return session.sequence
 
-    def seen(self, name: str) -> None:
-        """A listener has this session in its durable queue."""
+    def seen(self, name: str, server: str) -> None:
+        """The listener of a server has this session in its durable queue."""
         session = self._sessions.get(name)
         if session is not None:
-            session.confirmed += 1
-            if session.opened is not None and session.confirmed >= session.needed and not session.opened.done():
+            session.confirmed.add(server)
+            if session.opened is not None and len(session.confirmed) >= session.needed and not session.opened.done():
                 session.opened.set_result(None)
 
     async def wait_for(self, session: Session, needed: int, timeout: float) -> None:
         """Wait until so many listeners have the session. TimeoutError when they do not say so in time."""
         session.needed = needed
-        if session.confirmed < needed:
+        if len(session.confirmed) < needed:
             session.opened = asyncio.get_running_loop().create_future()
             async with asyncio.timeout(timeout):
                 await session.opened

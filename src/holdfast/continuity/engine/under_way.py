@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Literal
 
 from holdfast.continuity.answer import Answer, Head
+from holdfast.continuity.machines.effects import trace_of
 from holdfast.continuity.machines.gathering import Begin, Chunk, Cut, Decided, End, Error, Gathering, Out, Resume
 
 COMPARED_MAX = 4_096
@@ -34,6 +35,7 @@ class Transaction:
         self.gathering = gathering
         self.key = key
         self.is_read = is_read
+        self.streamed_by = ""  # the server of a stream that is passed through
         self.begin: Begin | None = None
         self.error: Error | None = None
         self.places: dict[str, int] = {}  # where each server was when it answered
@@ -131,6 +133,8 @@ class UnderWay:
         self._compared: dict[str, None] = {}
         self._due: list[tuple[float, str]] = []
         self._timer: asyncio.TimerHandle | None = None
+        self.keeps_traces = False  # servers are told traces, so that a request may come back with one
+        self._traces: dict[str, str] = {}
 
     def __len__(self) -> int:
         """How many somebody waits for."""
@@ -138,10 +142,17 @@ class UnderWay:
 
     def begin(self, number: str, transaction: Transaction) -> None:
         self._transactions[number] = transaction
+        if self.keeps_traces:
+            self._traces[trace_of(number)] = number
         self._look_at_time(number, transaction)
 
     def get(self, number: str) -> Transaction | None:
         return self._transactions.get(number)
+
+    def traced(self, traceparent: bytes) -> str | None:
+        """The transaction under way to whose trace this belongs."""
+        parts = traceparent.split(b"-")
+        return self._traces.get(parts[1].decode("latin-1")) if len(parts) >= 4 else None
 
     def act(self, number: str, outs: list[Out]) -> None:
         """Act on the outs of a gathering."""
@@ -150,7 +161,7 @@ class UnderWay:
             if isinstance(out, Resume):
                 self._resume(number, out)
             elif isinstance(out, Decided):
-                self._forget(number)
+                self.forget(number)
                 self._decided(transaction, out)
             else:
                 transaction.take(out)
@@ -174,11 +185,14 @@ class UnderWay:
         if number in self._transactions:
             self._compared[number] = None
             while len(self._compared) > COMPARED_MAX:
-                self._forget(next(iter(self._compared)))
+                self.forget(next(iter(self._compared)))
 
-    def _forget(self, number: str) -> None:
+    def forget(self, number: str) -> None:
+        """It is decided, was never sent, or is not compared."""
         self._transactions.pop(number, None)
         self._compared.pop(number, None)
+        if self.keeps_traces:
+            self._traces.pop(trace_of(number), None)
 
     # --- time --------------------------------------------------------------------------------------------------------
 

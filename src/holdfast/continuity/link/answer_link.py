@@ -11,6 +11,7 @@ the engine asks for it again (`Resume`), or its client does (continuity rule 17)
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import ssl
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from holdfast.continuity.link.frame import (
     Resume,
     Roll,
     State,
+    Stop,
     Welcome,
 )
 from holdfast.errors import ProtocolError
@@ -34,6 +36,8 @@ from holdfast.errors import ProtocolError
 log = logging.getLogger("holdfast.continuity")
 
 UNSENT_BYTES_MAX = 8 << 20
+# Streams wait while more than this is unsent.
+ROOM_BYTES = 1 << 20
 WELCOME_SECONDS = 5.0
 PAUSE_FIRST_S = 0.02
 PAUSE_MAX_S = 2.0
@@ -59,6 +63,8 @@ class Ears(Protocol):
 
     def resume(self, link: AnswerLink, asked: Resume) -> None: ...
 
+    def stop_stream(self, number: str) -> None: ...
+
 
 class AnswerLink(asyncio.Protocol):
     """A link to one start of one engine. `open` dials until `close`."""
@@ -75,6 +81,9 @@ class AnswerLink(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._welcomed: asyncio.Future[None] | None = None
         self._lost = asyncio.Event()
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._told = ""  # why there is no link
         self._beat: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -104,6 +113,17 @@ class AnswerLink(asyncio.Protocol):
         transport.write(frame.encode(message))
         return True
 
+    async def until_room(self, seconds: float) -> None:
+        """Return when the link takes more without holding much, when it is lost, or after this time."""
+        if self._has_room.is_set():
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._has_room.wait()
+
+    async def until_lost(self) -> None:
+        await self._lost.wait()
+
     def say_state(self, with_members: bool = False) -> None:
         """Say how far the listener is, now."""
         if self.is_linked:
@@ -119,13 +139,20 @@ class AnswerLink(asyncio.Protocol):
                 pause = PAUSE_FIRST_S
                 await self._lost.wait()
             except (OSError, TimeoutError, ProtocolError) as problem:
-                log.debug("engine %s at %s is not reached: %s", self.address.engine, self.address.address, problem)
+                self._tell(problem)
             finally:
                 if self._transport is not None and not self.is_linked:
                     self._transport.abort()
             if not self.is_other:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, PAUSE_MAX_S)
+
+    def _tell(self, problem: Exception) -> None:
+        """Log why there is no link; a reason that goes by itself quietly, another once."""
+        is_known = not isinstance(problem, ssl.SSLError | ProtocolError) or str(problem) == self._told
+        level = logging.DEBUG if is_known else logging.WARNING
+        self._told = self._told if is_known else str(problem)
+        log.log(level, "engine %s at %s is not linked: %s", self.address.engine, self.address.address, problem)
 
     async def _dial(self) -> None:
         """Connect and be welcomed. OSError, TimeoutError or ProtocolError if that fails."""
@@ -135,7 +162,9 @@ class AnswerLink(asyncio.Protocol):
         self._welcomed = loop.create_future()
         context = self._tls if self.address.is_tls else None
         if self.address.is_tls and context is None:
-            raise ProtocolError(f"engine {self.address.engine} speaks TLS; give this listener an authority and a certificate")
+            raise ProtocolError("it speaks TLS; give this listener an authority and a certificate")
+        if self._tls is not None and not self.address.is_tls and not where.startswith(UNIX):
+            raise ProtocolError("it speaks no TLS, and this listener sends no answer in the clear")
         async with asyncio.timeout(WELCOME_SECONDS):
             if where.startswith(UNIX):
                 await loop.create_unix_connection(lambda: self, where[len(UNIX) :])
@@ -148,6 +177,7 @@ class AnswerLink(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=ROOM_BYTES)
         self._transport.write(frame.encode(self._hello))
 
     def data_received(self, data: bytes) -> None:
@@ -169,8 +199,15 @@ class AnswerLink(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def pause_writing(self) -> None:
+        self._has_room.clear()
+
+    def resume_writing(self) -> None:
+        self._has_room.set()
+
     def _end_of_link(self) -> None:
         self.is_linked = False
+        self._has_room.set()
         self._lost.set()
         if self._beat is not None:
             self._beat.cancel()
@@ -185,6 +222,8 @@ class AnswerLink(asyncio.Protocol):
             self._ears.read(self, message)
         elif isinstance(message, Resume):
             self._ears.resume(self, message)
+        elif isinstance(message, Stop):
+            self._ears.stop_stream(message.number)
         elif isinstance(message, Roll):
             self.say_state(with_members=True)
 

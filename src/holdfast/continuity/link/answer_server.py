@@ -108,6 +108,19 @@ class ListenerLink(asyncio.Protocol):
             self._server.hall.went(self)
 
 
+class _Handshake(ssl.SSLObject):
+    """TLS that says why a link was refused: the loop says nothing of it."""
+
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as problem:
+            log.warning("a link was refused: its TLS or its certificate is not accepted: %s", problem)
+            raise
+
+
 class AnswerServer:
     def __init__(self, hall: Hall, domain: str, name: str, start: str) -> None:
         self.hall = hall
@@ -119,6 +132,8 @@ class AnswerServer:
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> tuple[str, int]:
         """Take links from now on; where. Unavailable if the port cannot be had."""
+        if tls is not None:
+            tls.sslobject_class = _Handshake
         try:
             self._server = await asyncio.get_running_loop().create_server(lambda: ListenerLink(self), host, port, ssl=tls)
         except OSError as problem:

@@ -5,7 +5,7 @@
     └──────────────┴──────────────┴──────────────────────────────┘
 
     listener ──▶ engine     Hello, Answered, State, Seen
-    engine ──▶ listener     Welcome, Read, Resume, Roll, Goodbye
+    engine ──▶ listener     Welcome, Read, Stop, Resume, Roll, Goodbye
 
 A listener dials only engines that are registered in the topic, and goes on only if the start id in `Welcome` is the one that is
 registered: no bodies go to a port that another program has taken (continuity rule 17). An engine goes on only with listeners of
@@ -88,6 +88,7 @@ class Read(_Message, frozen=True, tag=7):
     content: Content
     place: int
     membership: int
+    is_stream: bool = False  # passed on while it comes, whole or endless, until `Stop`
 
 
 class Resume(_Message, frozen=True, tag=8):
@@ -101,7 +102,13 @@ class Roll(_Message, frozen=True, tag=9):
     """Say your `State` now, with the members."""
 
 
-Message = Hello | Welcome | Goodbye | Answered | State | Seen | Read | Resume | Roll
+class Stop(_Message, frozen=True, tag=10):
+    """The client of a stream has left: pass it on no more."""
+
+    number: str
+
+
+Message = Hello | Welcome | Goodbye | Answered | State | Seen | Read | Resume | Roll | Stop
 HEARTBEAT_SECONDS = 0.2
 
 _encoder = msgspec.msgpack.Encoder()

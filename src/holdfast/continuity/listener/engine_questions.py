@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import aclosing
 
 import msgspec
 
 from holdfast.continuity.answer import Answer
 from holdfast.continuity.link.answer_link import AnswerLink
 from holdfast.continuity.link.frame import Read, Resume, ServerState, State
-from holdfast.continuity.listener.answers import Answers
+from holdfast.continuity.listener.answers import Answers, AnswerStream
+from holdfast.continuity.listener.durable.store import Store
 from holdfast.continuity.listener.requests_in_order import RequestsInOrder
-from holdfast.continuity.listener.server_call import ServerCall
+from holdfast.continuity.listener.server_call import Declined, ServerCall
 from holdfast.continuity.listener.server_connection import CallFailed
-from holdfast.continuity.listener.store import Store
 from holdfast.continuity.listener.topic_events import TopicEvents
+
+# Streams that are passed on at once: each has a connection to the server, and others need some, too.
+STREAMS_MAX = 64
 
 
 class EngineQuestions:
@@ -29,7 +33,7 @@ class EngineQuestions:
         store: Store,
         requests: RequestsInOrder,
         events: TopicEvents,
-        compare: Callable[[Answer], bytes],
+        compare: Callable[[Answer, AnswerStream], bytes],
         state: Callable[[], ServerState],
         is_linked: Callable[[], bool],
     ) -> None:
@@ -44,6 +48,7 @@ class EngineQuestions:
         self._state = state
         self._is_linked = is_linked
         self._reads: set[asyncio.Task[None]] = set()
+        self._streams: dict[str, asyncio.Task[None]] = {}  # by their number
 
     def state(self, with_members: bool) -> State:
         """How the server is, and how far."""
@@ -57,18 +62,52 @@ class EngineQuestions:
         is_fresh = self._is_linked() and self._state() == "current"
         if not is_fresh or asked.place > self._order.finished or asked.membership > self._membership.number:
             return self._answers.send_to(link, asked.number, 0, "declined", None, "behind, or not current")
-        task = asyncio.create_task(self._read(link, asked))
+        if asked.is_stream and len(self._streams) >= STREAMS_MAX:
+            return self._answers.send_to(link, asked.number, 0, "declined", None, f"{STREAMS_MAX} streams are passed on already")
+        task = asyncio.create_task(self._pass_on(link, asked) if asked.is_stream else self._read(link, asked))
+        if asked.is_stream:
+            self._streams[asked.number] = task
         self._reads.add(task)
         return task.add_done_callback(self._reads.discard)
 
     async def _read(self, link: AnswerLink, asked: Read) -> None:
         place = self._order.finished
+        stream = self._answers.stream_to(link, asked.number, place)
         try:
-            answer = await self._server.ask(asked.content)
+            answer = await self._server.read(asked.number, asked.content, stream)
+        except Declined as reason:
+            return self._answers.send_to(link, asked.number, place, "declined", None, str(reason))
         except CallFailed as failure:
             return self._answers.send_to(link, asked.number, place, "failed", None, str(failure))
-        answer = msgspec.structs.replace(answer, comparison=self._compare(answer))
-        return self._answers.send_to(link, asked.number, place, "answered", answer)
+        finally:
+            stream.leave()
+        answer = msgspec.structs.replace(answer, comparison=self._compare(answer, stream))
+        if stream.is_begun:
+            stream.end(answer.comparison)
+        else:
+            self._answers.send_to(link, asked.number, place, "answered", answer)
+        return None
+
+    async def _pass_on(self, link: AnswerLink, asked: Read) -> None:
+        """Pass a stream on until it ends, its engine stops it, or the link is lost."""
+        try:
+            async with aclosing(self._server.pass_through(asked.content)) as parts:
+                passing = asyncio.ensure_future(self._answers.pass_on(link, asked.number, self._order.finished, parts))
+                lost = asyncio.ensure_future(link.until_lost())
+                try:
+                    await asyncio.wait((passing, lost), return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    passing.cancel()
+                    lost.cancel()
+                    await asyncio.gather(passing, lost, return_exceptions=True)
+        finally:
+            self._streams.pop(asked.number, None)
+
+    def stop_stream(self, number: str) -> None:
+        """The client of a stream has left."""
+        task = self._streams.get(number)
+        if task is not None:
+            task.cancel()
 
     def resume(self, link: AnswerLink, asked: Resume) -> None:
         """Send a stored answer again, from a byte of its body on."""
@@ -76,6 +115,8 @@ class EngineQuestions:
         answer = self._store.find(place) if place is not None else None
         if place is not None and answer is not None:
             self._answers.send_to(link, asked.transaction, place, "answered", answer, offset=asked.offset)
+        else:
+            self._answers.resume(link, asked.transaction, asked.offset)
 
     async def close(self) -> None:
         """End the reads under way."""

@@ -1,7 +1,7 @@
 """The HTTP caller: calls a server with a request, as its client would, over connections that are kept.
 
-    caller = HttpCaller("http://127.0.0.1:8080")           or http+unix://%2Frun%2Fshop.sock
-    answer = await caller.call(content, timeout=10)        a whole answer
+    caller = HttpCaller("http://127.0.0.1:8080")           or https://…, or http+unix://%2Frun%2Fshop.sock
+    answer = await caller.call(content, timeout=10)        a whole answer; a `stream` is given it while it comes, if it takes long
     async for part in caller.call_in_parts(content):       its head, then bytes; the server waits while nobody takes them
         …
 
@@ -13,15 +13,16 @@ CallFailed says that there is no answer, and whether the server may have seen th
 cannot be written as HTTP, such as one with a line break in a header, is answered with 400 here, alike at every listener.
 
 Bounds: `connections_max` connections, further calls wait their turn; a connection that was idle for IDLE_SECONDS_MAX is not used
-again; a whole answer has at most `answer_max` bytes.
+again; a whole answer has at most `answer_max` bytes, one that is streamed any number.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 from urllib.parse import unquote, urlsplit
 
 from holdfast.continuity.answer import Answer, Head
@@ -35,6 +36,9 @@ IDLE_SECONDS_MAX = 1.0
 CONNECTIONS_MAX = 128
 ANSWER_BYTES_MAX = 64 << 20
 TIMEOUT_S = 10.0
+# A stream is given so much at once, and what there is when the server pauses for so long.
+PART_BYTES = 256 << 10
+PAUSE_SECONDS = 0.02
 # Left out beside hop-by-hop headers: what is said anew here, and what makes answers differ.
 _LEFT_OUT = frozenset((b"accept-encoding", b"content-length", b"expect", b"host", b"proxy-connection"))
 _METHODS_WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
@@ -46,37 +50,60 @@ class Address(NamedTuple):
     host: str
     port: int
     path: str = ""
+    is_tls: bool = False
 
     @property
     def authority(self) -> str:
         if self.path:
             return "localhost"
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == 80 else f"{host}:{self.port}"
+        return host if self.port == (443 if self.is_tls else 80) else f"{host}:{self.port}"
 
 
 def parse_address(url: str) -> Address:
     """The address in a URL; BadUrl says what to write."""
     try:
         parts = urlsplit(url)
-        port = parts.port or 80
+        port = parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError as problem:
         raise BadUrl(f"{url!r:.80} is no URL of a server: {problem}") from problem
     if parts.scheme == "http+unix":
         path = unquote(parts.netloc) or parts.path
         if path:
             return Address("", 0, path)
-    elif parts.scheme == "http" and parts.hostname and parts.path in ("", "/") and not (parts.query or parts.username):
-        return Address(parts.hostname, port)
-    raise BadUrl(f"{url!r:.80} is no URL of a server; write http://HOST:PORT, or http+unix://%2Fpath%2Fof.sock")
+    elif parts.scheme in ("http", "https") and parts.hostname and parts.path in ("", "/") and not (parts.query or parts.username):
+        return Address(parts.hostname, port, is_tls=parts.scheme == "https")
+    raise BadUrl(
+        f"{url!r:.80} is no URL of a server; write http://HOST:PORT, https://HOST:PORT, or http+unix://%2Fpath%2Fof.sock"
+    )
+
+
+class Stream(Protocol):
+    """Takes an answer while it comes."""
+
+    async def take(self, head: Head, body: bytes) -> None:
+        """The head, and the next bytes of the body."""
+
+    @property
+    def body(self) -> bytes:
+        """Everything that was taken, or nothing if that was too much to keep."""
 
 
 class HttpCaller:
     """Calls one server. Use it in one loop; `close` ends its connections."""
 
-    def __init__(self, url: str, *, connections_max: int = CONNECTIONS_MAX, answer_max: int = ANSWER_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        connections_max: int = CONNECTIONS_MAX,
+        answer_max: int = ANSWER_BYTES_MAX,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """`tls`: the context for https; the system's authorities if it is not said."""
         self.url = url
         self.address = parse_address(url)
+        self._tls = (tls or ssl.create_default_context()) if self.address.is_tls else None
         self._host = self.address.authority.encode()
         self._answer_max = answer_max
         self._idle: list[ServerConnection] = []  # the one used last is used next
@@ -99,20 +126,60 @@ class HttpCaller:
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
-    async def call(self, content: Content, headers: Headers | None = None, timeout: float = TIMEOUT_S) -> Answer:
-        """The whole answer. `headers` are added to those of the request, and replace those of the same name."""
+    async def call(
+        self, content: Content, headers: Headers | None = None, timeout: float = TIMEOUT_S, stream: Stream | None = None
+    ) -> Answer:
+        """The whole answer. `headers` are added to those of the request, and replace those of the same name.
+
+        With a `stream`, an answer that does not come at once is given to it while it comes, and `timeout` is how long the server
+        may stand still.
+        """
         request = written(content, headers or [], self._host)
         if request is None:
             return _UNWRITABLE
         async with self._connection(timeout) as connection:
-            connection.begin(request, is_head=content.method == "HEAD", body_max=self._answer_max)
+            body_max = self._answer_max if stream is None else None
+            connection.begin(request, is_head=content.method == "HEAD", body_max=body_max)
             alarm = self._alarm(connection, timeout)
             try:
+                if stream is not None and not (await connection.until_head() and connection.is_over):
+                    alarm.cancel()
+                    return Answer(connection.received_head, await self._streamed(connection, stream, timeout))
                 body = await connection.until_over()
             finally:
                 alarm.cancel()
             head = connection.received_head
+        if stream is not None:
+            return Answer(head, body)
         return Answer(head if head.length >= 0 else Head(head.status, head.headers, len(body)), body)
+
+    async def _streamed(self, connection: ServerConnection, stream: Stream, timeout: float) -> bytes:
+        """Give a stream the body in parts; the whole body. A body that is small and comes soon is not given to the stream."""
+        pieces: list[bytes] = []
+        size, is_given = 0, False
+        while True:
+            chunk = await self._next(connection, timeout, PAUSE_SECONDS if pieces or not is_given else None)
+            if chunk:
+                pieces.append(chunk)
+                size += len(chunk)
+            elif chunk is not None and not is_given:
+                return b"".join(pieces)
+            if chunk is None or size >= PART_BYTES or not chunk:
+                await stream.take(connection.received_head, b"".join(pieces))
+                pieces, size, is_given = [], 0, True
+            if chunk == b"":
+                return stream.body
+
+    async def _next(self, connection: ServerConnection, timeout: float, pause: float | None) -> bytes | None:
+        """The next bytes; b"" at the end, None if the server pauses."""
+        alarm = self._alarm(connection, timeout)
+        try:
+            async with asyncio.timeout(pause):
+                return await connection.chunk()
+        except TimeoutError:
+            return None
+        finally:
+            alarm.cancel()
 
     async def call_in_parts(
         self, content: Content, headers: Headers | None = None, timeout: float = TIMEOUT_S
@@ -211,7 +278,9 @@ class HttpCaller:
                 if address.path:
                     _, connection = await loop.create_unix_connection(lambda: ServerConnection(loop), address.path)
                 else:
-                    _, connection = await loop.create_connection(lambda: ServerConnection(loop), address.host, address.port)
+                    _, connection = await loop.create_connection(
+                        lambda: ServerConnection(loop), address.host, address.port, ssl=self._tls
+                    )
         except TimeoutError as problem:
             raise CallFailed("refused", f"{self.url} takes no connection within {timeout:g} s") from problem
         except OSError as problem:

@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 from pathlib import Path
 
 from holdfast.client.receiving.received_event import ReceivedEvent
-from holdfast.continuity.listener.store import Store
+from holdfast.continuity.listener.durable.store import Store
 from holdfast.errors import HoldfastError
 
 log = logging.getLogger("holdfast.continuity")

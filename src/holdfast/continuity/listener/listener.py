@@ -26,34 +26,34 @@ from types import TracebackType
 from typing import Any, Self
 
 from holdfast.client.client import Client, connect
-from holdfast.client.receiving.incoming import Incoming
 from holdfast.continuity import register, request, roll_call
-from holdfast.continuity.domain import Domain, checked_name, subscription_of
+from holdfast.continuity.domain import Domain, checked_name
+from holdfast.continuity.effects.calls_with_effects import CallsWithEffects
 from holdfast.continuity.errors import StoreDamaged
 from holdfast.continuity.link import frame
 from holdfast.continuity.link.answer_link import Address, AnswerLink, AnswerLinks
 from holdfast.continuity.link.frame import Hello, Read, Resume, Role, ServerState, State
-from holdfast.continuity.listener.answers import Answers
+from holdfast.continuity.listener.answers import Answers, AnswerStream
+from holdfast.continuity.listener.durable.mark_file import CALLS
+from holdfast.continuity.listener.durable.store import Store
+from holdfast.continuity.listener.durable.store_folder import boot_id
 from holdfast.continuity.listener.engine_questions import EngineQuestions
 from holdfast.continuity.listener.http_caller import HttpCaller
 from holdfast.continuity.listener.lazy_confirm import LazyConfirm
-from holdfast.continuity.listener.mark_file import CALLS
 from holdfast.continuity.listener.rebuild.rebuild import Rebuild
 from holdfast.continuity.listener.rebuild.snapshot_taker import Every, SnapshotTaker
 from holdfast.continuity.listener.rebuild.upkeep import Upkeep
 from holdfast.continuity.listener.rebuild.user_command import Command, user_commands
+from holdfast.continuity.listener.reception import Reception
 from holdfast.continuity.listener.requests_in_order import RequestsInOrder
-from holdfast.continuity.listener.server_call import Handler, ServerCall
-from holdfast.continuity.listener.store import Store
-from holdfast.continuity.listener.store_folder import boot_id
+from holdfast.continuity.listener.server_call import Handler, ServerCall, aliases_in
 from holdfast.continuity.listener.topic_events import TopicEvents
 from holdfast.continuity.machines import change as changes
 from holdfast.continuity.machines.change import Change, Effect, Moved, Registered, Skipped
-from holdfast.continuity.machines.comparison import comparison_digest
 from holdfast.continuity.machines.doubt import Doubt, Policy
 from holdfast.continuity.machines.membership import Membership
 from holdfast.continuity.machines.order import Order
-from holdfast.errors import Closed, Damaged, HoldfastError, NoSuchSubscription, Unavailable
+from holdfast.errors import HoldfastError, NoSuchSubscription, Unavailable
 
 log = logging.getLogger("holdfast.continuity")
 
@@ -63,6 +63,8 @@ WINDOW = 512
 AGAIN_SECONDS = 0.2
 # After a reset the server is waited for, so long: one that is current must be there.
 REACH_SECONDS = 60.0
+# A listener that ends waits so long for Holdfast.
+CLOSE_SECONDS = 2.0
 
 
 class Listener:
@@ -87,18 +89,19 @@ class Listener:
         tls: ssl.SSLContext | None = None,
         password: str | None = None,
         boot: bytes | None = None,
+        egress: tuple[str, int] | None = None,
     ) -> None:
         """`call`: the server's URL, or a Python handler. `reset` and `snapshot`: how the server is taken back, and how its state
         is written (`rebuild.user_command`); `snapshot_every`: `600s`, or a number of events. `tls`: the context of answer links.
-        `boot`: the id of this start of the machine, if it is not the system's."""
-        self.server = checked_name(server, "server")
-        self.site = site
+        `boot`: the id of this start of the machine, if it is not the system's.
+        `egress`: where the server asks for effects; port 0 takes a free one."""
+        self.server, self.site = checked_name(server, "server"), site
         self.role: Role = role
         self._url, self._password, self._domain_name = url, password, domain
         self._call, self._folder, self._policy, self._forgets, self._probe = call, store, in_doubt, forgets, probe
-        self._tls = tls
         self._commands = user_commands(domain, server, reset=reset, snapshot=snapshot)
         self._every = Every.parse(snapshot_every)
+        self._tls, self._egress = tls, egress
         self._boot = boot if boot is not None else boot_id()
         self._begin_life()
         self._tasks: list[asyncio.Task[None]] = []
@@ -118,6 +121,7 @@ class Listener:
         self.client: Client = await connect(self._url, password=self._password, name=f"listener-{self.server}").open()
         try:
             self.domain: Domain = await register.read(self.client, self._domain_name)
+            self._reception = Reception(self.client, self.domain, self.server, WINDOW)
             self._rebuild = Rebuild(self.client, self.domain, self.server, self._folder, self._commands.get("reset"))
             await self._begin("")
         except BaseException:
@@ -137,7 +141,8 @@ class Listener:
             contained = {each.position for each in self.store.history() if each.place <= self.store.finished}
         try:
             self._make_parts(contained)
-            self._incoming = await self._subscribed()
+            await self._open_effects()
+            await self._reception.open()
             if reason:
                 await self._rebuild.reset()
                 await self._server.until_reachable(REACH_SECONDS)
@@ -153,10 +158,15 @@ class Listener:
         members = store.opened.members
         self.membership = Membership.decode(members) if members else Membership(domain.servers_min)
         function = pkgutil.resolve_name(domain.compare.function) if domain.compare.function else None
-        compare = partial(comparison_digest, rules=domain.compare, function=function)
+        compare = partial(AnswerStream.compared, rules=domain.compare, function=function)
         knows_keys = self._policy == "resend"
         self._server = ServerCall(
-            self._call, tells=domain.tell_server, knows_keys=knows_keys, probe=self._probe, timeout=domain.call_timeout
+            self._call,
+            tells=domain.tell_server,
+            knows_keys=knows_keys,
+            probe=self._probe,
+            timeout=domain.call_timeout,
+            aliases=aliases_in(domain.aliases, store.history()),
         )
         hello = Hello(frame.VERSION, domain.name, self.server, self.site, self.role, store.identity.store)
         self.links = AnswerLinks(hello, self, self._tls)
@@ -165,7 +175,7 @@ class Listener:
         deaths = {place: times - 1 for place, times in store.opened.in_doubt.items()} if self._server.is_in_process else {}
         self.requests = RequestsInOrder(
             store, Order(domain.order, min(WINDOW, CALLS // 2), store.finished), Doubt(self._policy, domain.call_timeout, deaths),
-            self._server, self.confirms, self.answers.tell, compare, self._publish_skip, self._changed,
+            self._server, self.confirms, self.answers.tell, self.answers.stream, compare, self._publish_skip, self._changed,
             self._forgets and not self._probe,
         )  # fmt: skip
         if self._forgets:
@@ -191,9 +201,17 @@ class Listener:
         for name in self.membership.engines:
             self._register(name)
 
-    async def _subscribed(self) -> Incoming:
-        name = subscription_of(self.server)
-        return await self.client.subscribe(self.domain.requests, name, take_over=True, credit=WINDOW).open()
+    async def _open_effects(self) -> None:
+        """Let the server ask for effects: by rule on its answers, or at the egress."""
+        if self._egress is not None or self.domain.effects:
+            self._server.effects = await CallsWithEffects(
+                self.client, self.domain, self.server, is_certain=lambda: self._is_joined, stop_rebuild=self._stop_rebuild,
+                is_replaying=lambda: self.state_now == "rebuilding", address=self._egress,
+            ).open()  # fmt: skip
+
+    def _stop_rebuild(self, reason: str) -> None:
+        self.requests.needs_rebuild = reason
+        log.error("server %s cannot be rebuilt, an operator decides: %s", self.server, reason)
 
     async def _join(self) -> None:
         """Say in the topic that the server is there. The reason tells this life of the listener from another."""
@@ -215,14 +233,16 @@ class Listener:
         await _cancel(self._tasks[1:])  # the first confirms until the end
         await self.requests.stop()
         try:
-            await self._questions.close()
-            await _cancel(self._tasks[:1])
-            await self.confirms.flush()
-            await self._incoming.close()
-        except HoldfastError as problem:
-            log.warning("server %s: not everything is confirmed, it comes again: %s", self.server, problem)
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._questions.close()
+                await _cancel(self._tasks[:1])
+                await self.confirms.flush()
+                await self._reception.close()
+                await self.answers.close()
+        except (HoldfastError, TimeoutError) as problem:
+            why = str(problem) or "Holdfast is away"
+            log.warning("server %s: not everything is confirmed, it comes again: %s", self.server, why)
         finally:
-            await self.answers.close()
             await self.links.close()
             await self._server.close()
             self.store.close()
@@ -246,7 +266,7 @@ class Listener:
 
     async def _live(self) -> bool:
         """Work until `stop`, or a rebuild; whether it is a rebuild."""
-        works = (self.confirms.run(), self._receive(), self._upkeep.run())
+        works = (self.confirms.run(), self._reception.run(self.events, self.requests), self._upkeep.run())
         self._tasks = [asyncio.create_task(each) for each in works]
         ends = [asyncio.create_task(each.wait()) for each in (self._is_stopping, self._is_rebuilt)]
         try:
@@ -293,31 +313,6 @@ class Listener:
         self.requests.begin_no_more()
         self._is_stopping.set()
 
-    async def _receive(self) -> None:
-        while True:
-            try:
-                async for batch in self._incoming.batches():
-                    for event in batch:
-                        await self.events.admit(event)
-                        self.requests.advance()
-                        await self.requests.until_room()
-                return
-            except (Closed, Damaged):
-                raise
-            except HoldfastError as problem:
-                log.warning("server %s receives nothing for the moment: %s", self.server, problem)
-                self._incoming = await self._subscribed_again()
-
-    async def _subscribed_again(self) -> Incoming:
-        while True:
-            await asyncio.sleep(AGAIN_SECONDS)
-            try:
-                return await self._subscribed()
-            except (NoSuchSubscription, Closed):
-                raise
-            except HoldfastError as problem:
-                log.info("server %s waits for Holdfast: %s", self.server, problem)
-
     # --- the membership ------------------------------------------------------------------------------------------------
 
     def _heard(self, effect: Effect) -> None:
@@ -336,7 +331,7 @@ class Listener:
         if engine is None:
             self.links.unregister(name)
         else:
-            self.links.register(Address(name, engine.start, engine.address, self._tls is not None))
+            self.links.register(Address(name, engine.start, engine.address, engine.tls))
 
     def _turned(self, change: Change) -> None:
         """The turn of a change has come: everything before it is finished. At its own joining, the server is current. When it is
@@ -381,6 +376,9 @@ class Listener:
     def read(self, link: AnswerLink, asked: Read) -> None:
         self._questions.read(link, asked)
 
+    def stop_stream(self, number: str) -> None:
+        self._questions.stop_stream(number)
+
     def resume(self, link: AnswerLink, asked: Resume) -> None:
         self._questions.resume(link, asked)
 
@@ -397,4 +395,5 @@ class Listener:
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    if tasks:
+        await asyncio.wait(tasks, timeout=CLOSE_SECONDS)

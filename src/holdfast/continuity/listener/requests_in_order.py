@@ -22,11 +22,12 @@ import msgspec
 from holdfast.client.receiving.received_event import ReceivedEvent
 from holdfast.continuity import request
 from holdfast.continuity.answer import Answer, Head, Outcome
+from holdfast.continuity.listener.answers import AnswerStream
+from holdfast.continuity.listener.durable.record import Record, RecordOutcome
+from holdfast.continuity.listener.durable.store import Store
 from holdfast.continuity.listener.lazy_confirm import LazyConfirm
-from holdfast.continuity.listener.record import Record, RecordOutcome
 from holdfast.continuity.listener.server_call import ServerCall
 from holdfast.continuity.listener.server_connection import CallFailed
-from holdfast.continuity.listener.store import Store
 from holdfast.continuity.machines.doubt import Decision, Doubt
 from holdfast.continuity.machines.known_keys import Clash, Judgement, Known, New
 from holdfast.continuity.machines.order import Order
@@ -66,13 +67,16 @@ class Entry:
         self.is_given = False  # an engine has given another server's answer
         self.is_told = False  # the engine knows that there is no answer yet
 
-    def record(self, outcome: RecordOutcome, answer: Answer | None = None) -> Record:
+    def record(self, outcome: RecordOutcome, answer: Answer | None = None, aliases: bytes | None = None) -> Record:
         key, digest = (self.request.key, self.request.digest) if self.request is not None else ("", b"")
-        return Record(self.place, self.event.position, self.event.id, key, digest, self.time_us, outcome, answer)
+        return Record(
+            self.place, self.event.position, self.event.id, key, digest, self.time_us, outcome, answer, None, None, aliases
+        )
 
 
 class RequestsInOrder:
-    """The requests of one server. `tell` answers engines, `compare` gives the digest of an answer that is compared."""
+    """The requests of one server. `tell` answers engines, `stream` while an answer comes; `compare` gives the digest of an answer
+    that is compared."""
 
     def __init__(
         self,
@@ -82,7 +86,8 @@ class RequestsInOrder:
         server: ServerCall,
         confirms: LazyConfirm,
         tell: Tell,
-        compare: Callable[[Answer], bytes],
+        stream: Callable[[Request, int], AnswerStream],
+        compare: Callable[[Answer, AnswerStream], bytes],
         publish_skip: Callable[[str, str], None],
         changed: Callable[[], None],
         forgets: bool = False,
@@ -93,6 +98,7 @@ class RequestsInOrder:
         self._server = server
         self._confirms = confirms
         self._tell = tell
+        self._stream = stream
         self._compare = compare
         self._publish_skip = publish_skip
         self._changed = changed  # the state of the server
@@ -234,8 +240,9 @@ class RequestsInOrder:
         self._store.begin(entry.place)
         self.doubt.began(entry.place, time.monotonic())
         entry.is_called = True
+        stream = self._stream(entry.request, entry.place)
         try:
-            answer = await self._server.call(entry.request)
+            called = await self._server.call(entry.request, stream)
         except CallFailed as failure:
             entry.is_called = False
             log.warning("transaction %s: the call failed: %s", entry.request.transaction, failure)
@@ -246,15 +253,28 @@ class RequestsInOrder:
                 decision = Decision(entry.place, "rebuild")
             self._changed()
             return decision
+        finally:
+            stream.leave()
         entry.is_called = False
         self._has_answered = True
-        answer = msgspec.structs.replace(answer, comparison=self._compare(answer))
+        answer = msgspec.structs.replace(called.answer, comparison=self._compare(called.answer, stream))
         if answer.head.status >= 500:
             self._errors[entry.request.key] = answer.comparison
             if len(self._errors) > ERRORS_MAX:
                 del self._errors[next(iter(self._errors))]
-        self._end(entry, "answered", answer)
+        if stream.is_begun:
+            self._end_stream(entry, answer, stream)
+        else:
+            self._end(entry, "answered", answer, aliases=called.aliases)
         return None
+
+    def _end_stream(self, entry: Entry, answer: Answer, stream: AnswerStream) -> None:
+        """Store an answer, without its body if that is too large, and send what was not sent."""
+        self._finish(entry, entry.record("answered", answer if stream.is_kept else None))
+        if not stream.end(answer.comparison):
+            is_kept = stream.is_kept
+            self._say(entry, "answered" if is_kept else "gone", answer if is_kept else None, "the answer is too large to be kept")
+        self.advance()
 
     async def _is_to_be_called(self, entry: Entry, decision: Decision) -> bool:
         """Resolve a doubt; whether the request is to be called again. A skip and a rebuild leave it where it is."""
@@ -307,8 +327,10 @@ class RequestsInOrder:
 
     # --- finishing -----------------------------------------------------------------------------------------------------
 
-    def _end(self, entry: Entry, outcome: RecordOutcome, answer: Answer | None, reason: str = "") -> None:
-        self._finish(entry, entry.record(outcome, answer))
+    def _end(
+        self, entry: Entry, outcome: RecordOutcome, answer: Answer | None, reason: str = "", aliases: bytes | None = None
+    ) -> None:
+        self._finish(entry, entry.record(outcome, answer, aliases))
         self._say(entry, "answered" if outcome in ("answered", "skipped") else outcome, answer, reason)  # type: ignore[arg-type]
         self.advance()
 

@@ -98,6 +98,11 @@ class ServerConnection(asyncio.Protocol):
         self._chunks.clear()
         return body
 
+    @property
+    def is_over(self) -> bool:
+        """The exchange has ended, well or not."""
+        return self._is_over
+
     async def chunk(self) -> bytes:
         """The next bytes of the body; b"" at its end. CallFailed once all that came has been taken."""
         while not self._chunks:

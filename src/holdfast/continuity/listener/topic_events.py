@@ -20,9 +20,9 @@ from holdfast.client.receiving.received_event import ReceivedEvent
 from holdfast.continuity import request
 from holdfast.continuity.domain import Domain
 from holdfast.continuity.errors import StoreDamaged
-from holdfast.continuity.listener.record import Record
+from holdfast.continuity.listener.durable.record import Record
+from holdfast.continuity.listener.durable.store import Store
 from holdfast.continuity.listener.requests_in_order import Entry, RequestsInOrder, request_in
-from holdfast.continuity.listener.store import Store
 from holdfast.continuity.machines import change as changes
 from holdfast.continuity.machines.change import Change, Effect, Refused
 from holdfast.continuity.machines.known_keys import KnownKeys
@@ -149,9 +149,8 @@ class TopicEvents:
         told, kind = entry.event.data, entry.event.type
         if kind == request.ENGINE:
             names = ("engine", "start", "address", "reply_to", "site")
-            return self._changed(
-                entry, msgspec.convert({"kind": "engine"} | {name: told.get(name, "") for name in names}, Change)
-            )
+            change = {"kind": "engine", "tls": told.get("tls") is True} | {name: told.get(name, "") for name in names}
+            return self._changed(entry, msgspec.convert(change, Change))
         if kind == request.SKIP:
             return self._changed(entry, Change("skip", str(told["server"]), transaction=str(told["transaction"])))
         if kind == request.SESSION:

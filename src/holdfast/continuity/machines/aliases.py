@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from base64 import b32encode
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -156,27 +156,33 @@ class Aliases:
         for token in (text_token(alias.identity), str(number_token(alias.identity))):
             self._by_token.setdefault(token, alias)
         while len(self._by_value) > self._tokens_max:
-            self._forget(next(iter(self._by_value.values())))
+            self.forget(next(iter(self._by_value.values())))
 
     def is_taken(self, identity: bytes) -> bool:
         return text_token(identity) in self._by_token or str(number_token(identity)) in self._by_token
 
-    def _forget(self, alias: Alias) -> None:
+    def forget(self, alias: Alias) -> None:
+        """Know this value no more: its answer is not given."""
         del self._by_value[alias.name, alias.value]
         for token in (text_token(alias.identity), str(number_token(alias.identity))):
             if self._by_token.get(token) is alias:
                 del self._by_token[token]
+
+    @staticmethod
+    def encode_learnt(learnt: Sequence[Alias]) -> bytes | None:
+        """Aliases that are new, for the record of their answer; None if there are none. `decode` enters them again."""
+        return msgspec.msgpack.encode(list(learnt)) if learnt else None
 
     def encode(self) -> bytes:
         """All aliases, for a snapshot."""
         return msgspec.msgpack.encode(list(self._by_value.values()))
 
     def decode(self, data: bytes) -> None:
-        """Enter all aliases of a snapshot."""
+        """Enter all aliases of a snapshot, or of a record."""
         try:
             aliases = msgspec.msgpack.decode(data, type=list[Alias])
         except msgspec.DecodeError as problem:
-            raise Damaged(f"the aliases of a snapshot cannot be read: {problem}") from problem
+            raise Damaged(f"aliases cannot be read: {problem}") from problem
         for alias in aliases:
             self.learn(alias)
 

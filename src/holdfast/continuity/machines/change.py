@@ -41,6 +41,7 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     start: str = ""
     address: str = ""
     reply_to: str = ""
+    tls: bool = False  # with `engine`: its answer link is TLS
 
 
 class Moved(NamedTuple):

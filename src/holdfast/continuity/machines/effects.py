@@ -236,6 +236,14 @@ class Effects:
             del self._open[identity]
         return out + self._go_on(identity, effect)
 
+    def failed(self, identity: Identity, reason: str) -> list[Out]:
+        """It was certainly not done, and is not tried any longer. Whoever asks again begins anew."""
+        effect = self._open.pop(identity, None)
+        if effect is None:
+            return []
+        stopped: list[Out] = [StopRebuild(server, identity, reason) for server in effect.rebuilding]
+        return stopped + [Refuse(server, identity, reason) for server in effect.asked]
+
     def tick(self, now: float) -> list[Out]:
         """Refuse those that have waited too long: shadows, and servers that ask alone."""
         over = [(identity, each) for identity, each in self._open.items() if each.state == "waiting" and now >= each.until]
@@ -250,6 +258,10 @@ class Effects:
 
     def result_of(self, identity: Identity) -> Result | None:
         return self._results.get(identity.transaction, _NO_RESULTS).get(identity)
+
+    def is_open(self, identity: Identity) -> bool:
+        """It has no result, and somebody waits for one."""
+        return identity in self._open
 
     def forget(self, transaction: str) -> None:
         """History has forgotten the transaction: nobody asks for its effects again."""
@@ -266,6 +278,12 @@ class Effects:
             effect.state = "looking"
             return [LookUp(identity)]
         return []
+
+
+def traceparent_of(transaction: str) -> str:
+    """The `traceparent` with which a server is called for a transaction."""
+    trace = trace_of(transaction)
+    return f"00-{trace}-{trace[:16]}-01"
 
 
 _NO_RESULTS: Mapping[Identity, Result] = {}

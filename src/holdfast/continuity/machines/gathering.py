@@ -79,12 +79,14 @@ class Decided(msgspec.Struct, frozen=True, gc=False):
     given     the server whose answer the client has; "" for an error
     kinds     what is held against servers (26); those with nothing against them are not in it
     named     servers that differ where nobody has a majority: told, not removed
+    failed    servers that answered 5xx where another answer was given: not current until rebuilt (continuity rule 4)
     """
 
     digests: dict[str, bytes]
     given: str
     kinds: dict[str, Kind]
     named: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
 
 
 Out = Begin | Chunk | End | Cut | Resume | Error | Decided
@@ -376,18 +378,18 @@ class Gathering:
 
 def _decision(present: list[GatheredServer], winner: GatheredServer | None, late_after: float) -> Decided:
     digests = {source.server: source.comparison for source in present if source.state == "whole" and source.comparison}
-    voters = [source.server for source in present if not source.is_shadow]
+    failed: tuple[str, ...] = ()
+    if winner is not None and not winner.is_error:
+        failed = tuple(source.server for source in present if source.state == "whole" and source.is_error)
+    voters = [source.server for source in present if not source.is_shadow and source.server not in failed]
     verdict = judge({server: digests[server] for server in voters if server in digests}, voters)
-    given = winner.server if winner is not None else ""
     kinds: dict[str, Kind] = {}
     for source in present:
-        is_wrong = verdict.kind == "wrong" and source.server in verdict.wrong
-        if winner is not None and source.state == "whole" and source is not winner:
-            # Its own outcome is not the one that was given (continuity rule 4); a shadow has no vote.
-            is_wrong |= source.is_error and not winner.is_error
-            is_wrong |= source.is_shadow and source.comparison != winner.comparison
+        is_wrong = source.server in failed or (verdict.kind == "wrong" and source.server in verdict.wrong)
+        if winner is not None and source.is_shadow and source.state == "whole":  # a shadow has no vote
+            is_wrong |= source.comparison != winner.comparison
         kind: Kind | None = "wrong" if is_wrong else source.fault(late_after)
         if kind is not None:
             kinds[source.server] = kind
     named = tuple(server for server in verdict.wrong if server not in kinds) if verdict.kind == "undecided" else ()
-    return Decided(digests, given, kinds, named)
+    return Decided(digests, winner.server if winner is not None else "", kinds, named, failed)

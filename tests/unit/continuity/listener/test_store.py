@@ -11,10 +11,10 @@ import pytest
 
 from holdfast.continuity.answer import Answer, Head
 from holdfast.continuity.errors import StoreDamaged, StoreInUse, WrongStore
-from holdfast.continuity.listener import store_folder
-from holdfast.continuity.listener.mark_file import CALLS_AT, SLOT_BYTES
-from holdfast.continuity.listener.record import Record
-from holdfast.continuity.listener.store import Store
+from holdfast.continuity.listener.durable import store_folder
+from holdfast.continuity.listener.durable.mark_file import CALLS_AT, SLOT_BYTES
+from holdfast.continuity.listener.durable.record import Record
+from holdfast.continuity.listener.durable.store import Store
 from tests.waiting import wait_until
 
 BOOT, OTHER_BOOT = b"a" * 16, b"b" * 16

@@ -219,3 +219,17 @@ def test_whatever_is_asked_in_whatever_order_it_is_carried_out_once_and_only_for
                 assert each.result == results[0]
         waiting += [each for each in out if isinstance(each, CarryOut | LookUp)]
         assert len(waiting) <= 1, "it is carried out or looked up, not both"
+
+
+def test_an_effect_that_was_certainly_not_done_is_refused_to_all_and_begins_anew_when_it_is_asked_for_again() -> None:
+    effects = Effects(["a", "b"])
+    effect = Identity("t", b"d" * 16, 1)
+    effects.ask("a", effect, "trace", 0.0)
+    effects.ask("b", effect, "trace", 0.0)
+
+    refused = effects.failed(effect, "it is away")
+
+    assert refused == [Refuse("a", effect, "it is away"), Refuse("b", effect, "it is away")]
+    assert not effects.is_open(effect)
+    assert effects.ask("a", effect, "trace", 1.0) == [CarryOut(effect)]
+    assert effects.is_open(effect)

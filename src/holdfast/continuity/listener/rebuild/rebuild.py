@@ -15,10 +15,10 @@ from pathlib import Path
 from holdfast.client.client import Client
 from holdfast.continuity.domain import HISTORY, Domain, subscription_of
 from holdfast.continuity.errors import CommandFailed, HistoryGone, StoreDamaged
-from holdfast.continuity.listener import store_folder
+from holdfast.continuity.listener.durable import store_folder
+from holdfast.continuity.listener.durable.store import Store
 from holdfast.continuity.listener.rebuild.snapshots import Snapshot, Snapshots
 from holdfast.continuity.listener.rebuild.user_command import UserCommand
-from holdfast.continuity.listener.store import Store
 from holdfast.continuity.machines import change as changes
 from holdfast.continuity.machines.change import Change
 from holdfast.continuity.request import MEMBER

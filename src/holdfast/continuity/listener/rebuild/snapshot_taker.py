@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 from holdfast.continuity.domain import Domain
 from holdfast.continuity.errors import CommandFailed
+from holdfast.continuity.listener.durable.store import Store
 from holdfast.continuity.listener.lazy_confirm import LazyConfirm
 from holdfast.continuity.listener.rebuild.snapshots import About, Snapshots
 from holdfast.continuity.listener.rebuild.user_command import UserCommand
-from holdfast.continuity.listener.store import Store
 from holdfast.errors import BadSetting
 
 log = logging.getLogger("holdfast.continuity")

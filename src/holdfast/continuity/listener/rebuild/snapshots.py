@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.continuity.listener import store_folder
+from holdfast.continuity.listener.durable import store_folder
 from holdfast.continuity.listener.rebuild.user_command import UserCommand
 
 # The one before the newest is for the case that the newest is of no use.

@@ -2,7 +2,7 @@
 
     ┌──────────────┬──────────────┬──────────────────────────────────────────────────────────────────────────────┐
     │ length  u32  │ crc-32c u32  │ msgpack [place, position, transaction, key, digest, time_us, outcome,        │
-    │              │              │          Answer | nil, members | nil, given | nil]                           │
+    │              │              │          Answer | nil, members | nil, given | nil, aliases | nil]            │
     └──────────────┴──────────────┴──────────────────────────────────────────────────────────────────────────────┘
 
 Records stand in the order in which they were finished; by key that is not the order of places. A file ends at its last whole
@@ -20,10 +20,10 @@ import msgspec
 from holdfast.continuity.answer import Answer, Outcome
 
 HEAD_BYTES = 8
-# The smallest record has ten fields of at least a byte each. Zeros, which a cut of power leaves, are no record.
-BODY_BYTES_MIN = 11
-# msgpack's mark of an array of ten.
-_TEN = b"\x9a"
+# The smallest record has eleven fields of at least a byte each. Zeros, which a cut of power leaves, are no record.
+BODY_BYTES_MIN = 12
+# msgpack's mark of an array of eleven.
+_ELEVEN = b"\x9b"
 
 # skipped: it was passed over after two deaths. passed: an event that is no request.
 RecordOutcome = Outcome | Literal["skipped", "passed"]
@@ -42,6 +42,7 @@ class Record(msgspec.Struct, array_like=True, frozen=True):
     answer: Answer | None = None
     members: bytes | None = None  # the membership after it, encoded, if it changed that
     given: list[tuple[str, bytes]] | None = None  # keys, and the digests of the answers that were given for them
+    aliases: bytes | None = None  # values of the server that it saw first in this answer, encoded (`machines.aliases`)
 
 
 class _Scanned(msgspec.Struct, array_like=True, frozen=True):
@@ -57,6 +58,7 @@ class _Scanned(msgspec.Struct, array_like=True, frozen=True):
     answer: msgspec.Raw
     members: bytes | None
     given: list[tuple[str, bytes]] | None
+    aliases: bytes | None
 
 
 class Found(NamedTuple):
@@ -105,7 +107,7 @@ def scan(data: bytes) -> Iterator[Found]:
         except msgspec.DecodeError:
             return
         fields = (each.place, each.position, each.transaction, each.key, each.digest, each.time_us, each.outcome)
-        yield Found(offset, Record(*fields, None, each.members, each.given), bytes(each.answer) != _NIL)
+        yield Found(offset, Record(*fields, None, each.members, each.given, each.aliases), bytes(each.answer) != _NIL)
         offset += HEAD_BYTES + len(body)
 
 
@@ -117,9 +119,9 @@ def end_of(data: bytes, found: Found) -> int:
 def whole_after(data: bytes, offset: int) -> int:
     """Where a whole record begins, behind this byte; -1 if none does."""
     view = memoryview(data)
-    at = data.find(_TEN, offset + HEAD_BYTES + 1)
+    at = data.find(_ELEVEN, offset + HEAD_BYTES + 1)
     while at >= 0:
         if body_at(view, at - HEAD_BYTES) is not None:
             return at - HEAD_BYTES
-        at = data.find(_TEN, at + 1)
+        at = data.find(_ELEVEN, at + 1)
     return -1

@@ -27,11 +27,11 @@ from typing import NamedTuple, Self
 
 from holdfast.continuity.answer import Answer
 from holdfast.continuity.errors import StoreDamaged
-from holdfast.continuity.listener import record as records
-from holdfast.continuity.listener import store_folder
-from holdfast.continuity.listener.mark_file import Mark, MarkFile
-from holdfast.continuity.listener.record import Record
-from holdfast.continuity.listener.store_folder import Identity
+from holdfast.continuity.listener.durable import record as records
+from holdfast.continuity.listener.durable import store_folder
+from holdfast.continuity.listener.durable.mark_file import Mark, MarkFile
+from holdfast.continuity.listener.durable.record import Record
+from holdfast.continuity.listener.durable.store_folder import Identity
 from holdfast.errors import Closed, DiskFailed
 
 # An answer file is sealed at this size, or at a sixteenth of the bytes that are kept.

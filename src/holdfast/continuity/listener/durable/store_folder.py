@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.continuity.errors import StoreDamaged, StoreInUse, WrongStore
-from holdfast.continuity.listener.mark_file import Mark, MarkFile
+from holdfast.continuity.listener.durable.mark_file import Mark, MarkFile
 from holdfast.errors import UnknownVersion
 
 VERSION = 1

@@ -1,0 +1,110 @@
+"""`holdfast effects`: carry the external effects of a domain out until told to stop; and `holdfast domain settle`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from holdfast.cli import config_file, help_text
+from holdfast.cli.config_file import Config, PrintConfig
+from holdfast.cli.continuity import domain as domains
+from holdfast.cli.options import URL_DEFAULT, Json, Timeout, Url
+from holdfast.cli.question import ask
+
+Domain = Annotated[str, typer.Option("--domain", metavar="DOMAIN", help="The domain whose effects it carries out.")]
+Far = Annotated[
+    list[str] | None,
+    typer.Option("--far", metavar="NAME=URL", help="A far side, as in exchange=http://127.0.0.1:7000; may be repeated."),
+]
+Lookup = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--lookup", metavar="NAME=PATH", help="Where a far side tells whether an effect was done, as in exchange=/orders/{key}."
+    ),
+]
+KnowsKeys = Annotated[
+    list[str] | None,
+    typer.Option("--knows-keys", metavar="NAME", help="A far side that does nothing twice for the same Idempotency-Key."),
+]
+TakeOver = Annotated[
+    bool, typer.Option("--take-over", help="The carrier before is certainly dead: take its place at once, without waiting.")
+]
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error"], typer.Option("--log-level", help="The least level that is logged on stderr.")
+]
+EffectKey = Annotated[str, typer.Argument(metavar="KEY", help="The key of an effect, as the log of the carrier names it.")]
+NotDone = Annotated[bool, typer.Option("--not-done", help="It was certainly not done, and may be carried out.")]
+Status = Annotated[int, typer.Option("--status", metavar="N", min=200, max=599, help="The status that the far side answered.")]
+Body = Annotated[str, typer.Option("--body", metavar="TEXT", help="The body that the far side answered.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(
+        **help_text.described(
+            "Carry the effects of a domain out until SIGTERM or SIGINT; it prints 'carrying effects out' when it has the turn.",
+            [
+                "holdfast effects --domain shop --far exchange=http://127.0.0.1:7000 --lookup 'exchange=/orders/{key}'",
+                "holdfast effects --domain shop --far bank=https://bank.example --knows-keys bank",
+            ],
+            changed={0: "stopped in good order", 3: "Holdfast cannot be reached"},
+        )
+    )(effects)
+    domains.group.command(
+        "settle",
+        **help_text.described(
+            "Say what became of an effect of which nobody can tell: its result, or that it was not done.",
+            [
+                "holdfast domain settle shop 9f2c-1a.6a09e667f3bcc908b2fb1366ea957d3e.1 --not-done",
+                "holdfast domain settle shop 9f2c-1a.6a09e667f3bcc908b2fb1366ea957d3e.1 --status 201 --body '{\"number\": 7}'",
+            ],
+        ),
+    )(settle)
+
+
+def effects(
+    context: typer.Context,
+    domain: Domain,
+    far: Far = None,
+    lookup: Lookup = None,
+    knows_keys: KnowsKeys = None,
+    take_over: TakeOver = False,
+    url: Url = URL_DEFAULT,
+    log_level: LogLevel = "info",
+    config: Config = None,
+    print_config: PrintConfig = False,
+) -> None:
+    import holdfast
+    from holdfast.cli.operations import server_log
+    from holdfast.cli.output import print_line
+
+    if print_config:
+        print_line(config_file.as_toml(context))
+        return
+    from holdfast.continuity.effects.carrier import EffectCarrier, run_until_signal
+    from holdfast.continuity.effects.far_side import far_sides
+
+    server_log.begin(log_level)
+    fars = far_sides(far or [], lookup or [], knows_keys or [])
+    carrier = EffectCarrier(url, domain, fars, take_over=take_over)
+    holdfast.run(run_until_signal(carrier, lambda: print_line(f"carrying effects out for domain {domain}")))
+
+
+def settle(
+    name: domains.DomainName,
+    key: EffectKey,
+    not_done: NotDone = False,
+    status: Status = 200,
+    body: Body = "",
+    url: Url = URL_DEFAULT,
+    timeout: Timeout = None,
+    json: Json = False,
+) -> None:
+    from holdfast.cli.output import show
+    from holdfast.continuity.effects import settlement
+    from holdfast.continuity.machines.effects import Result
+
+    result = None if not_done else Result(status, [], body.encode())
+    ask(url, timeout, lambda client: settlement.settle(client, name, key, result))
+    said = "was not done" if not_done else f"has a result of status {status}"
+    show({"domain": name, "effect": key, "done": not not_done}, as_json=json, sentence=f"effect {key} {said}")

@@ -1,0 +1,65 @@
+"""The reception of a listener: its durable subscription, received in order, and made again after a lost server of Holdfast."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from holdfast.client.client import Client
+from holdfast.client.receiving.incoming import Incoming
+from holdfast.continuity.domain import Domain, subscription_of
+from holdfast.continuity.listener.requests_in_order import RequestsInOrder
+from holdfast.continuity.listener.topic_events import TopicEvents
+from holdfast.errors import Closed, Damaged, HoldfastError, NoSuchSubscription
+
+log = logging.getLogger("holdfast.continuity")
+
+# After a lost server of Holdfast, receiving is tried again this much later.
+AGAIN_SECONDS = 0.2
+
+
+class Reception:
+    def __init__(self, client: Client, domain: Domain, server: str, window: int) -> None:
+        """`window`: events that are received and not finished."""
+        self._client = client
+        self._domain = domain
+        self._server = server
+        self._window = window
+        self._incoming: Incoming
+
+    async def open(self) -> None:
+        """Take the subscription over: the listener that had it before is gone, or is to go."""
+        self._incoming = await self._subscribed()
+
+    async def _subscribed(self) -> Incoming:
+        name = subscription_of(self._server)
+        return await self._client.subscribe(self._domain.requests, name, take_over=True, credit=self._window).open()
+
+    async def run(self, events: TopicEvents, requests: RequestsInOrder) -> None:
+        """Receive until the subscription is closed, or gone."""
+        while True:
+            try:
+                async for batch in self._incoming.batches():
+                    for event in batch:
+                        await events.admit(event)
+                        requests.advance()
+                        await requests.until_room()
+                return
+            except (Closed, Damaged):
+                raise
+            except HoldfastError as problem:
+                log.warning("server %s receives nothing for the moment: %s", self._server, problem)
+                self._incoming = await self._subscribed_again()
+
+    async def _subscribed_again(self) -> Incoming:
+        while True:
+            await asyncio.sleep(AGAIN_SECONDS)
+            try:
+                return await self._subscribed()
+            except (NoSuchSubscription, Closed):
+                raise
+            except HoldfastError as problem:
+                log.info("server %s waits for Holdfast: %s", self._server, problem)
+
+    async def close(self) -> None:
+        await self._incoming.close()
