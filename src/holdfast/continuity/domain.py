@@ -106,7 +106,7 @@ class Domain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     name: str
     order: Literal["domain", "session", "key"] = "domain"
     keys: tuple[KeyRule, ...] = ()
-    session_cookie: str = ""  # the cookie, or header, that names the session of a request; "": the engine's own cookie
+    session_cookie: str = ""  # the cookie, or header, that names the session of a request; "": its connection
     session_header: str = ""
     servers_min: Annotated[int, msgspec.Meta(ge=1)] = 1
     answer: Literal["first", "agreed"] = "first"
