@@ -67,6 +67,7 @@ def test_an_order_whose_listener_or_server_is_killed_while_the_exchange_has_it_i
                 market.start(victim)
                 market.hold_answers(False)
                 answers.append(answer())
+            market.until_equal(len(answers))  # a server that dies of the same request twice is to be rebuilt
         check(market, answers)
 
 
