@@ -18,6 +18,7 @@ import uvicorn
 
 from holdfast.continuity.engine.application import Application
 from holdfast.continuity.engine.engine import Engine
+from holdfast.continuity.engine.plain.plain_protocol import PlainProtocol
 from holdfast.errors import Unavailable
 
 log = logging.getLogger("holdfast.continuity")
@@ -87,7 +88,7 @@ async def _run(
     engine: Engine, listening: socket.socket, certificate: Path | None, key: Path | None, announce: Callable[[int], None]
 ) -> None:
     config = uvicorn.Config(
-        Application(engine), http="httptools", ws="none", lifespan="off", interface="asgi3", log_config=None, access_log=False,
+        Application(engine), http=PlainProtocol, ws="none", lifespan="off", interface="asgi3", log_config=None, access_log=False,
         proxy_headers=False, server_header=False, date_header=False, timeout_graceful_shutdown=END_SECONDS,
         ssl_certfile=certificate, ssl_keyfile=key,
     )  # fmt: skip

@@ -82,8 +82,12 @@ class ListenerLink(asyncio.Protocol):
 
     def send(self, message: Message) -> None:
         """Say something. Dropped if the link is gone: the listener has its store."""
+        self.send_encoded(frame.encode(message))
+
+    def send_encoded(self, encoded: bytes) -> None:
+        """Say what is encoded already: it is said to several."""
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(frame.encode(message))
+            self._transport.write(encoded)
 
     def pause_writing(self) -> None:
         self.is_writable = False
