@@ -184,11 +184,11 @@ def test_files_of_two_nginx_are_fetched(processes: Processes) -> None:
         os.utime(folder / "files" / "hello.txt", (1_000_000_000, 1_000_000_000))
         paths = "".join(f"{kind}_temp_path {folder};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
         (folder / "nginx.conf").write_text(
-            f"daemon off; pid {folder}/pid; error_log stderr notice; events {{}}"
+            f"daemon off; master_process off; pid {folder}/pid; error_log stderr notice; events {{}}"
             f"http {{ access_log off; {paths} server {{ listen 127.0.0.1:{port}; root {folder}/files; }} }}"
         )
         processes.start(
-            f"nginx-{each}", "nginx", "-p", str(folder), "-c", str(folder / "nginx.conf"), ready="start worker process"
+            f"nginx-{each}", "nginx", "-p", str(folder), "-c", str(folder / "nginx.conf"), ready="event method"
         )
         ports.append(port)
     processes.domain("nginx", "--read", "/**")
