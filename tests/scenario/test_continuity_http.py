@@ -187,9 +187,7 @@ def test_files_of_two_nginx_are_fetched(processes: Processes) -> None:
             f"daemon off; master_process off; pid {folder}/pid; error_log stderr notice; events {{}}"
             f"http {{ access_log off; {paths} server {{ listen 127.0.0.1:{port}; root {folder}/files; }} }}"
         )
-        processes.start(
-            f"nginx-{each}", "nginx", "-p", str(folder), "-c", str(folder / "nginx.conf"), ready="event method"
-        )
+        processes.start(f"nginx-{each}", "nginx", "-p", str(folder), "-c", str(folder / "nginx.conf"), ready="event method")
         ports.append(port)
     processes.domain("nginx", "--read", "/**")
     url = processes.behind_engine("nginx", *(f"http://127.0.0.1:{port}" for port in ports))

@@ -15,6 +15,7 @@ from typing import Protocol, cast
 
 from holdfast.continuity.link import frame
 from holdfast.continuity.link.frame import Frames, Goodbye, Hello, Message, Welcome
+from holdfast.continuity.link.turn_writer import TurnWriter
 from holdfast.errors import ProtocolError, Unavailable
 
 log = logging.getLogger("holdfast.continuity")
@@ -44,12 +45,14 @@ class ListenerLink(asyncio.Protocol):
         self._server = server
         self._frames = Frames(HELLO_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
+        self._writer: TurnWriter | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self.is_writable = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # that of uvloop is none by class
         self._transport = transport
+        self._writer = TurnWriter(transport, asyncio.get_running_loop())
         if len(self._server.links) >= LINKS_MAX:
             self.end(f"this engine has {LINKS_MAX} links already")
             return
@@ -86,8 +89,8 @@ class ListenerLink(asyncio.Protocol):
 
     def send_encoded(self, encoded: bytes) -> None:
         """Say what is encoded already: it is said to several."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(encoded)
+        if self._writer is not None and self._transport is not None and not self._transport.is_closing():
+            self._writer.write(encoded)
 
     def pause_writing(self) -> None:
         self.is_writable = False
@@ -102,6 +105,8 @@ class ListenerLink(asyncio.Protocol):
         if self.hello is None:
             log.info("a link was refused: %s", reason)
         self.send(Goodbye(reason))
+        if self._writer is not None:
+            self._writer.flush()
         self._transport.close()
 
     def connection_lost(self, problem: Exception | None) -> None:
