@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import socket
@@ -53,6 +54,7 @@ async def serve(
         await _open(engine)
         try:
             await _until_ready(engine)
+            gc.freeze()  # what is loaded by now stays for good: the collector need not visit it among requests
             await _run(engine, listening, certificate, key, announce)
         finally:
             await engine.close()
