@@ -22,8 +22,9 @@ from holdfast.client.connection.session import Session
 from holdfast.client.dead import DeadEvents
 from holdfast.client.link.dialer import dialer_for
 from holdfast.client.program import source_of
-from holdfast.client.reading.outcomes import OutcomeQuestion, Outcomes, ranges_of
+from holdfast.client.reading.outcomes import OutcomeQuestion, Outcomes
 from holdfast.client.reading.place_reader import Reading, ReadingOptions
+from holdfast.client.receiving.attachment.attachment import ranges_of
 from holdfast.client.receiving.receive_options import Match
 from holdfast.client.staging import Staging
 from holdfast.client.url import credentials_of, or_from_environment, parse_with_password, without_password

@@ -31,9 +31,9 @@ from holdfast.event import position
 from holdfast.event.position import INDEX_MASK, Ranges
 
 # Ranges that an answer names at most, of each outcome; deaths that differ, and letters of a reason. Together they fit a frame.
-RANGES_MAX = 16_384
-DEATHS_MAX = 256
-REASON_LENGTH_MAX = 500
+RANGES_MAX = 8_192
+DEATHS_MAX = 128
+REASON_LENGTH_MAX = 1_000
 
 EVERY_POSITION = (1 << 64) - 1
 

@@ -12,7 +12,6 @@ asked again, until something is, or the time is over.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.client import checks
@@ -64,19 +63,6 @@ class Outcomes(NamedTuple):
             return finished.last if finished else 0
         before = [min(last, self.waiting.first - 1) for first, last in finished if first < self.waiting.first]
         return before[-1] if before else 0
-
-
-def ranges_of(given: Ranges | Iterable[tuple[int, int]], what: str = "ranges") -> Ranges:
-    """Ranges as they were given, or from pairs of a first and a last position."""
-    if isinstance(given, Ranges):
-        return given
-    try:
-        pairs = [(first, last) for first, last in given]
-        if all(type(each) is int for pair in pairs for each in pair) and all(0 <= first <= last for first, last in pairs):
-            return Ranges.gather(pairs)
-    except (TypeError, ValueError, OverflowError):
-        pass
-    raise BadSetting(f"{what} are pairs of a first and a last position, not {given!r:.60}", setting=what)
 
 
 class OutcomeQuestion:

@@ -66,7 +66,8 @@ class BusListener:
         elif isinstance(message, HandedOn):
             manager.when_primary(partial(deliverer.reached, (message.session, message.receiver), message.handed))
         elif isinstance(message, Holding):
-            deliverer.expect((message.session, message.receiver), message.client_manager, message.held, message.ahead)
+            holding = (message.held, message.ahead, message.keeps)
+            deliverer.expect((message.session, message.receiver), message.client_manager, *holding)
         elif isinstance(message, NotAttached):
             deliverer.expect_no_more((message.session, message.receiver))
         elif isinstance(message, LinkDown):
