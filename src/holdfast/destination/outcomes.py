@@ -78,13 +78,27 @@ def outcomes_of(state: State, destination: str, subscription: str, asked: Ranges
     dead, through = _alike(found, EVERY_POSITION)
     alive = rest.without(Ranges.gather((first, last) for first, last, *_ in found))
     nobody = _before(alive, _since(who))
-    for ranges in (waiting, nobody):
+    return _cut(Outcomes(waiting, dead, nobody, through))
+
+
+def outcomes_since(state: State, destination: str, subscription: str, asked: Ranges, decided: Ranges) -> Outcomes:
+    """The same, if all of these positions waited before somebody decided on some of them: only those are looked at."""
+    found = outcomes_of(state, destination, subscription, decided)
+    finished = _before(decided.without(found.waiting), found.through + 1)
+    return _cut(found._replace(waiting=asked.without(finished), through=EVERY_POSITION))
+
+
+def _cut(found: Outcomes) -> Outcomes:
+    """As much of an answer as may be named."""
+    through = found.through
+    for ranges in (found.waiting, found.nobody):
         if len(ranges) > RANGES_MAX:
             through = min(through, next(ranges.portions(RANGES_MAX)).last)
     if through == EVERY_POSITION:
-        return Outcomes(waiting, dead, nobody, through)
-    cut = [each._replace(ranges=_before(each.ranges, through + 1)) for each in dead]
-    return Outcomes(_before(waiting, through + 1), [each for each in cut if each.ranges], _before(nobody, through + 1), through)
+        return found
+    dead = [each._replace(ranges=_before(each.ranges, through + 1)) for each in found.dead]
+    waiting, nobody = (_before(ranges, through + 1) for ranges in (found.waiting, found.nobody))
+    return Outcomes(waiting, [each for each in dead if each.ranges], nobody, through)
 
 
 def _waiting(state: State, who: Sequence[Queue], asked: Ranges) -> Ranges:

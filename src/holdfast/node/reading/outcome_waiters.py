@@ -17,7 +17,7 @@ from holdfast.bus.message import Question, Reply
 from holdfast.channel.channel import Channel
 from holdfast.destination.directory import Directory
 from holdfast.destination.effect import BacklogDeleted, BacklogKey, Effect, Finished
-from holdfast.destination.outcomes import Outcomes, counting, outcomes_of
+from holdfast.destination.outcomes import Outcomes, counting, outcomes_of, outcomes_since
 from holdfast.errors import BadSetting
 from holdfast.event.position import Ranges
 from holdfast.node.administration import arguments
@@ -54,14 +54,14 @@ class OutcomeWaiters:
             self._answer(waiting, found)
             return
         self._waiting[waiting] = None
-        waiting.timer = self._clock.call_later(asked.wait_ms, lambda: self._end(waiting, waiting.look()))
+        waiting.timer = self._clock.call_later(asked.wait_ms, lambda: self._end(waiting, waiting.look_again()))
 
     def touched(self, each: Effect) -> None:
         """A command was applied, with this effect."""
         if isinstance(each, Finished):
-            self._due.update((waiting, None) for waiting in self._waiting if waiting.is_about(each.backlog, each.ranges))
+            self._due.update((waiting, None) for waiting in self._waiting if waiting.note_decided(each.backlog, each.ranges))
         elif isinstance(each, BacklogDeleted):
-            self._due.update((waiting, None) for waiting in self._waiting if each.backlog in waiting.counting)
+            self._due.update((waiting, None) for waiting in self._waiting if waiting.note_deleted(each.backlog))
 
     def answer_waiting(self) -> None:
         """Commands were applied: answer those for whom something is finished, or whose subscription is gone."""
@@ -69,7 +69,7 @@ class OutcomeWaiters:
         for waiting in due:
             if not waiting.is_there:  # it is told so when it asks again
                 self._end(waiting, Outcomes(waiting.asked, (), Ranges(), waiting.asked.last))
-            elif not waiting.is_all_waiting(found := waiting.look()):
+            elif not waiting.is_all_waiting(found := waiting.look_again()):
                 self._end(waiting, found)
 
     def _end(self, waiting: _Waiting, found: Outcomes) -> None:
@@ -115,6 +115,8 @@ class _Waiting:
         self.question = question
         self.asked = asked
         self.timer: asyncio.TimerHandle | None = None
+        self._decided: list[tuple[int, int]] = []  # positions of these that somebody who counts decided on since it looked
+        self._must_look = False  # at all of them
         self._directory = directory
         self._where: arguments.OfSubscription = question.arguments
         self._named = queue_in(directory, self._where) if self._where.subscription else None
@@ -128,11 +130,29 @@ class _Waiting:
     def identity(self, channel_id: str) -> str:
         return "" if self._named is None else identity_of(channel_id, self._named)
 
-    def is_about(self, backlog: BacklogKey, finished: Ranges) -> bool:
-        return backlog in self.counting and finished.first <= self.asked.last and self.asked.first <= finished.last
+    def note_decided(self, backlog: BacklogKey, decided: Ranges) -> bool:
+        """Somebody has decided on these; whether that matters here."""
+        if backlog not in self.counting or decided.first > self.asked.last or decided.last < self.asked.first:
+            return False
+        about = self.asked.common(decided)
+        self._decided.extend(about)
+        return bool(about)
+
+    def note_deleted(self, backlog: BacklogKey) -> bool:
+        """Somebody is gone; whether that matters here."""
+        is_ours = backlog in self.counting
+        self._must_look = self._must_look or is_ours
+        return is_ours
 
     def is_all_waiting(self, found: Outcomes) -> bool:
         return bool(self.asked) and found.waiting == self.asked
 
     def look(self) -> Outcomes:
         return outcomes_of(self._directory, self._where.key, self._where.subscription, self.asked)
+
+    def look_again(self) -> Outcomes:
+        """All of them waited: look at those that somebody decided on since."""
+        decided, self._decided = Ranges.gather(self._decided), []
+        if self._must_look:
+            return self.look()
+        return outcomes_since(self._directory, self._where.key, self._where.subscription, self.asked, decided)
