@@ -227,6 +227,31 @@ def test_a_short_answer_tells_the_first_positions_as_the_whole_one_does_and_how_
     assert told == whole
 
 
+@given(steps, make.integers(1, 5), make.sampled_from([(8_192, 128), (3, 2)]))
+def test_outcomes_of_parts_are_joined_to_those_of_the_whole(
+    steps: list[tuple[str, int, int]], size: int, limits: tuple[int, int]
+) -> None:
+    twin = Twin()
+    twin.do("subscribe", 0, 0)
+    for step in steps:
+        twin.do(*step)
+    asked = sorted(twin.owing)
+    whole = by_position(outcomes.outcomes_of(twin.manager.directory, TOPIC, "", ranges_of(asked)), asked)
+
+    before = outcomes.RANGES_MAX, outcomes.DEATHS_MAX
+    outcomes.RANGES_MAX, outcomes.DEATHS_MAX = limits
+    try:
+        parts = list(ranges_of(asked).portions(size))
+        found = outcomes.joined([(part, outcomes.outcomes_of(twin.manager.directory, TOPIC, "", part)) for part in parts])
+    finally:
+        outcomes.RANGES_MAX, outcomes.DEATHS_MAX = before
+
+    reached = [each for each in asked if each <= found.through]
+    assert by_position(found, reached) == {each: whole[each] for each in reached}
+    assert reached or not asked or limits[0] < size
+    assert max(len(found.waiting), len(found.nobody), len(found.dead)) <= limits[0]
+
+
 @given(steps, steps)
 def test_looking_at_what_was_decided_since_tells_the_same_as_looking_at_all(
     before: list[tuple[str, int, int]], after: list[tuple[str, int, int]]

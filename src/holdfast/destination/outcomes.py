@@ -101,6 +101,34 @@ def _cut(found: Outcomes) -> Outcomes:
     return Outcomes(waiting, [each for each in dead if each.ranges], nobody, through)
 
 
+def joined(parts: Sequence[tuple[Ranges, Outcomes]]) -> Outcomes:
+    """The outcomes of parts of what was asked, each with that part, in order: as many as one answer names."""
+    waiting, nobody, dead = Ranges(), Ranges(), dict[tuple[str, str, str], Ranges]()
+    for asked, found in parts:
+        kinds = {*dead, *(each[1:] for each in found.dead)}
+        counts = (len(waiting) + len(found.waiting), len(nobody) + len(found.nobody), _count(dead) + _count(found.dead))
+        if max(counts) > RANGES_MAX or len(kinds) > DEATHS_MAX:
+            return Outcomes(waiting, _told(dead), nobody, asked.first - 1)
+        for each in found.waiting:
+            waiting.add_last(*each)
+        for each in found.nobody:
+            nobody.add_last(*each)
+        for ranges, *how in found.dead:
+            for each in ranges:
+                dead.setdefault((how[0], how[1], how[2]), Ranges()).add_last(*each)
+        if found.through < asked.last:
+            return Outcomes(waiting, _told(dead), nobody, found.through)
+    return Outcomes(waiting, _told(dead), nobody, EVERY_POSITION)
+
+
+def _count(dead: dict[tuple[str, str, str], Ranges] | Sequence[GivenUp]) -> int:
+    return sum(map(len, dead.values())) if isinstance(dead, dict) else sum(len(each.ranges) for each in dead)
+
+
+def _told(dead: dict[tuple[str, str, str], Ranges]) -> list[GivenUp]:
+    return [GivenUp(ranges, *how) for how, ranges in dead.items()]
+
+
 def _waiting(state: State, who: Sequence[Queue], asked: Ranges) -> Ranges:
     spans: list[Span] = [span for each in who if each.is_used for span in each.backlog.unfinished(asked)]
     if asked and state.bodies.has_held:
