@@ -13,7 +13,8 @@ This is read from what waits, and from the dead queue. Nothing is remembered for
 event that somebody took out of the dead queue, because it was dealt with, is told as confirmed. Ranges are taken as they are
 asked: a position that its destination never had is not told apart from one that was confirmed.
 
-ADR 21 tells why. An answer names so many ranges at most. What it does not reach is left out, beyond `through`: ask for that again.
+An answer names so many ranges at most. What it does not reach is left out, beyond `through`: ask for that again. ADR 21 tells why
+nothing is remembered.
 """
 
 from __future__ import annotations
