@@ -183,6 +183,7 @@ async def test_the_connection_is_cut_if_the_other_answer_differs_and_the_retry_g
 # --- streams that are passed through ---------------------------------------------------------------------------------------
 
 EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+UPGRADE = {"Connection": "Upgrade", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
 STREAMS = Domain(name="shop", routes=(Route("/events", kind="stream"),), answer_timeout=5.0)
 
 
@@ -240,11 +241,12 @@ async def test_a_stream_whose_server_dies_is_cut(url: str, tmp_path: Path) -> No
     ("target", "headers"),
     [
         ("/other", {"Accept": "text/event-stream"}),
-        ("/other", {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}),
-        ("/events", {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}),
+        ("/other", {**UPGRADE, "Upgrade": "websocket"}),
+        ("/other", {**UPGRADE, "Upgrade": "chat"}),
+        ("/events", {**UPGRADE, "Upgrade": "chat"}),
     ],
 )
-async def test_streams_elsewhere_and_upgrades_are_refused_with_501_and_not_sent(
+async def test_streams_elsewhere_and_other_upgrades_are_refused_with_501_and_not_sent(
     url: str, tmp_path: Path, target: str, headers: dict[str, str]
 ) -> None:
     async with raw_http_server(saying(OK)) as server, one_server(url, tmp_path, server, STREAMS) as front:

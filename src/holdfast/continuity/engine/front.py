@@ -13,11 +13,13 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 
 from holdfast.continuity.engine.application import Application
 from holdfast.continuity.engine.engine import Engine
+from holdfast.continuity.link.socket_end import MESSAGE_BYTES_MAX
 from holdfast.errors import Unavailable
 
 log = logging.getLogger("holdfast.continuity")
@@ -86,17 +88,22 @@ async def _until_ready(engine: Engine) -> None:
 async def _run(
     engine: Engine, listening: socket.socket, certificate: Path | None, key: Path | None, announce: Callable[[int], None]
 ) -> None:
-    config = uvicorn.Config(
-        Application(engine), http="httptools", ws="none", lifespan="off", interface="asgi3", log_config=None, access_log=False,
-        proxy_headers=False, server_header=False, date_header=False, timeout_graceful_shutdown=END_SECONDS,
-        ssl_certfile=certificate, ssl_keyfile=key,
-    )  # fmt: skip
+    config = configured(Application(engine), timeout_graceful_shutdown=END_SECONDS, ssl_certfile=certificate, ssl_keyfile=key)
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     server = _Uvicorn(config, lambda: announce(int(listening.getsockname()[1])))
     loop = asyncio.get_running_loop()
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, lambda: setattr(server, "should_exit", True))
     await server.serve([listening])
+
+
+def configured(application: Application, **options: Any) -> uvicorn.Config:
+    """How uvicorn runs the application. Messages of WebSockets are bounded, and not compressed."""
+    return uvicorn.Config(
+        application, http="httptools", ws="websockets-sansio", ws_max_size=MESSAGE_BYTES_MAX, ws_per_message_deflate=False,
+        lifespan="off", interface="asgi3", log_config=None, access_log=False, proxy_headers=False, server_header=False,
+        date_header=False, **options,
+    )  # fmt: skip
 
 
 def _listen(host: str, port: int) -> socket.socket:

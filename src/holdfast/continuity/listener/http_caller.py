@@ -103,7 +103,7 @@ class HttpCaller:
         """`tls`: the context for https; the system's authorities if it is not said."""
         self.url = url
         self.address = parse_address(url)
-        self._tls = (tls or ssl.create_default_context()) if self.address.is_tls else None
+        self.tls = (tls or ssl.create_default_context()) if self.address.is_tls else None
         self._host = self.address.authority.encode()
         self._answer_max = answer_max
         self._idle: list[ServerConnection] = []  # the one used last is used next
@@ -279,7 +279,7 @@ class HttpCaller:
                     _, connection = await loop.create_unix_connection(lambda: ServerConnection(loop), address.path)
                 else:
                     _, connection = await loop.create_connection(
-                        lambda: ServerConnection(loop), address.host, address.port, ssl=self._tls
+                        lambda: ServerConnection(loop), address.host, address.port, ssl=self.tls
                     )
         except TimeoutError as problem:
             raise CallFailed("refused", f"{self.url} takes no connection within {timeout:g} s") from problem

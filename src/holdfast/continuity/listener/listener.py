@@ -32,7 +32,7 @@ from holdfast.continuity.effects.calls_with_effects import CallsWithEffects
 from holdfast.continuity.errors import StoreDamaged
 from holdfast.continuity.link import frame
 from holdfast.continuity.link.answer_link import Address, AnswerLink, AnswerLinks
-from holdfast.continuity.link.frame import Hello, Read, Resume, Role, ServerState, State
+from holdfast.continuity.link.frame import Hello, Read, Resume, Role, ServerState, SocketFrame, SocketOpen, State
 from holdfast.continuity.listener.answers import Answers, AnswerStream
 from holdfast.continuity.listener.durable.mark_file import CALLS
 from holdfast.continuity.listener.durable.store import Store
@@ -159,15 +159,10 @@ class Listener:
         self.membership = Membership.decode(members) if members else Membership(domain.servers_min)
         function = pkgutil.resolve_name(domain.compare.function) if domain.compare.function else None
         compare = partial(AnswerStream.compared, rules=domain.compare, function=function)
-        knows_keys = self._policy == "resend"
         self._server = ServerCall(
-            self._call,
-            tells=domain.tell_server,
-            knows_keys=knows_keys,
-            probe=self._probe,
-            timeout=domain.call_timeout,
-            aliases=aliases_in(domain.aliases, store.history()),
-        )
+            self._call, tells=domain.tell_server, knows_keys=self._policy == "resend", probe=self._probe,
+            timeout=domain.call_timeout, aliases=aliases_in(domain.aliases, store.history()),
+        )  # fmt: skip
         hello = Hello(frame.VERSION, domain.name, self.server, self.site, self.role, store.identity.store)
         self.links = AnswerLinks(hello, self, self._tls)
         self.answers = Answers(self.client, self.links, self.membership, self.server)
@@ -381,6 +376,9 @@ class Listener:
 
     def resume(self, link: AnswerLink, asked: Resume) -> None:
         self._questions.resume(link, asked)
+
+    def socket(self, link: AnswerLink, asked: SocketOpen | SocketFrame) -> None:
+        self._questions.socket(link, asked)
 
     def description(self) -> dict[str, Any]:
         """The answer to a roll call."""

@@ -29,9 +29,11 @@ import msgspec
 from holdfast.continuity.answer import Answer, Head
 from holdfast.continuity.domain import AliasRule
 from holdfast.continuity.effects.calls_with_effects import CallsWithEffects
+from holdfast.continuity.link.socket_end import OpeningAnswered
 from holdfast.continuity.listener.durable.record import Record
 from holdfast.continuity.listener.http_caller import HttpCaller, Stream
 from holdfast.continuity.listener.server_connection import CallFailed
+from holdfast.continuity.listener.server_socket import ServerSocket
 from holdfast.continuity.machines.aliases import Aliases, UnknownToken
 from holdfast.continuity.machines.doubt import ProbeAnswer, server_verdict
 from holdfast.continuity.machines.effects import traceparent_of
@@ -168,6 +170,17 @@ class ServerCall:
         async with aclosing(self._caller.call_in_parts(content, None, STREAM_IDLE_SECONDS)) as parts:
             async for each in parts:
                 yield each
+
+    async def open_socket(self, content: Content) -> ServerSocket:
+        """A WebSocket at the server. OpeningAnswered if it answers with a status; CallFailed if there is none."""
+        own = self._aliases.incoming(content) if self._aliases is not None else content
+        if isinstance(own, UnknownToken):
+            raise OpeningAnswered(_unknown(own))
+        if self._caller is None:
+            raise CallFailed("refused", "a server that is a Python handler has no WebSocket")
+        if self._caller.greeting is not None:
+            await self._caller.reach(self._timeout)  # a server that was started again is not shown (continuity rule 12)
+        return await ServerSocket.open(self._caller, own, self._timeout)
 
     async def _handle(self, content: Content, headers: Headers) -> Answer:
         assert self._handler is not None
