@@ -19,6 +19,7 @@ from holdfast.continuity.listener.server_call import Declined, ServerCall
 from holdfast.continuity.listener.server_connection import CallFailed
 from holdfast.continuity.listener.server_sockets import ServerSockets
 from holdfast.continuity.listener.topic_events import TopicEvents
+from holdfast.continuity.roll_call import SHOWN_BYTES_MAX
 
 # Streams that are passed on at once: each has a connection to the server, and others need some, too.
 STREAMS_MAX = 64
@@ -136,6 +137,12 @@ class EngineQuestions:
             self._answers.send_to(link, asked.transaction, place, "answered", answer, offset=asked.offset)
         else:
             self._answers.resume(link, asked.transaction, asked.offset)
+
+    def stored(self, transaction: str) -> Answer | None:
+        """What the server answered, for people who compare; None if that is not kept, or too large."""
+        place = self._store.place_of(transaction)
+        answer = self._store.find(place) if place is not None else None
+        return answer if answer is not None and len(answer.body) <= SHOWN_BYTES_MAX else None
 
     async def close(self) -> None:
         """End the reads under way."""

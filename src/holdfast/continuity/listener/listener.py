@@ -252,7 +252,7 @@ class Listener:
 
     async def run(self) -> None:
         """Work until `stop`, or until something fails that cannot be repaired here: a disk, a store."""
-        telling = asyncio.create_task(roll_call.answer_for_ever(self.client, self.domain.name, self.description))
+        telling = asyncio.create_task(roll_call.answer_for_ever(self.client, self.domain.name, self.description, self._show))
         try:
             while await self._live():
                 await self._start_over()
@@ -379,6 +379,9 @@ class Listener:
 
     def socket(self, link: AnswerLink, asked: SocketOpen | SocketFrame) -> None:
         self._questions.socket(link, asked)
+
+    def _show(self, transaction: str) -> roll_call.StoredAnswer:
+        return roll_call.StoredAnswer(self.server, self.role, transaction, self._questions.stored(transaction))
 
     def description(self) -> dict[str, Any]:
         """The answer to a roll call."""
