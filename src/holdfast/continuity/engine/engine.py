@@ -96,7 +96,7 @@ class Engine:
             self._topic = self.client.topic(self.domain.requests)
             self._credentials = frozenset(name.lower().encode() for name in self.domain.credentials)
             self._given = GivenAnswers(self._topic)
-            self._disagreements = Disagreements(self._topic, self.client.topic(self.domain.disagreements))
+            self._disagreements = Disagreements(self._domain_name, self._topic, self.client.topic(self.domain.disagreements))
             self._routes = Routes(self.domain.routes)
             self._reads = Reads(self.domain, self.start, self.servers, self._under_way, self._loop_time)
             self.sockets = Sockets(self.start, self.domain.answer_timeout)
