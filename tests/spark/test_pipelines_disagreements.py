@@ -30,9 +30,11 @@ async def _served(url: str, folder: Path) -> dict[str, str]:
         async with holdfast.connect(url) as client:
             await client.create_subscription(shop.domain.disagreements, "divergence")
         await shop.http.post("/agreed")
+        await shop.until_even()
         tellers[1].lie = b" and a lie"
         lied = await shop.http.post("/lied")
         await _until_told(shop, 1)
+        await shop.until_even()
         tellers[1].lie, tellers[1].status = b"", 500
         failed = await shop.http.post("/failed")
         await _until_told(shop, 2)

@@ -53,6 +53,7 @@ from holdfast.continuity.machines.change import Change, Effect, Moved, Registere
 from holdfast.continuity.machines.doubt import Doubt, Policy
 from holdfast.continuity.machines.membership import Membership
 from holdfast.continuity.machines.order import Order
+from holdfast.continuity.server_certificate import ServerCertificate
 from holdfast.errors import HoldfastError, NoSuchSubscription, Unavailable
 
 log = logging.getLogger("holdfast.continuity")
@@ -71,37 +72,24 @@ class Listener:
     """The listener of one server. Use it as `async with`; `run` works until `stop`."""
 
     def __init__(
-        self,
-        url: str,
-        domain: str,
-        server: str,
-        *,
-        call: HttpCaller | Handler | str,
-        store: Path,
-        site: str = "",
-        role: Role = "server",
-        in_doubt: Policy = "resend",
-        forgets: bool = False,
-        probe: str = "",
-        reset: Command | None = None,
-        snapshot: Command | None = None,
-        snapshot_every: str = "",
-        tls: ssl.SSLContext | None = None,
-        password: str | None = None,
-        boot: bytes | None = None,
-        egress: tuple[str, int] | None = None,
-    ) -> None:
+        self, url: str, domain: str, server: str, *,
+        call: HttpCaller | Handler | str, store: Path, site: str = "", role: Role = "server",
+        in_doubt: Policy = "resend", forgets: bool = False, probe: str = "",
+        reset: Command | None = None, snapshot: Command | None = None, snapshot_every: str = "",
+        tls: ssl.SSLContext | None = None, password: str | None = None, boot: bytes | None = None,
+        egress: tuple[str, int] | None = None, egress_tls: ServerCertificate | None = None,
+    ) -> None:  # fmt: skip
         """`call`: the server's URL, or a Python handler. `reset` and `snapshot`: how the server is taken back, and how its state
         is written (`rebuild.user_command`); `snapshot_every`: `600s`, or a number of events. `tls`: the context of answer links.
-        `boot`: the id of this start of the machine, if it is not the system's.
-        `egress`: where the server asks for effects; port 0 takes a free one."""
+        `boot`: the id of this start of the machine, if not the system's. `egress`: where the server asks for effects; port 0: a
+        free one."""
         self.server, self.site = checked_name(server, "server"), site
         self.role: Role = role
         self._url, self._password, self._domain_name = url, password, domain
         self._call, self._folder, self._policy, self._forgets, self._probe = call, store, in_doubt, forgets, probe
         self._commands = user_commands(domain, server, reset=reset, snapshot=snapshot)
         self._every = Every.parse(snapshot_every)
-        self._tls, self._egress = tls, egress
+        self._tls, self._egress, self._egress_tls = tls, egress, egress_tls
         self._boot = boot if boot is not None else boot_id()
         self._begin_life()
         self._tasks: list[asyncio.Task[None]] = []
@@ -201,7 +189,7 @@ class Listener:
         if self._egress is not None or self.domain.effects:
             self._server.effects = await CallsWithEffects(
                 self.client, self.domain, self.server, is_certain=lambda: self._is_joined, stop_rebuild=self._stop_rebuild,
-                is_replaying=lambda: self.state_now == "rebuilding", address=self._egress,
+                is_replaying=lambda: self.state_now == "rebuilding", address=self._egress, tls=self._egress_tls,
             ).open()  # fmt: skip
 
     def _stop_rebuild(self, reason: str) -> None:
