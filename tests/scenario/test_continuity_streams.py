@@ -109,6 +109,27 @@ async def test_an_answer_too_large_to_be_kept_is_handed_on_whole_and_a_retry_get
     assert len(server.requests) == 1
 
 
+async def test_an_end_without_length_or_last_chunk_is_no_answer_and_another_server_answers(url: str, tmp_path: Path) -> None:
+    endless = saying(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhalf of", goes_on=False)
+    whole = saying(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwhole")
+    domain = Domain(name="shop", error_wait=0.2, answer_timeout=3.0)
+    async with (
+        fronted_engine(url, domain) as front,
+        raw_http_server(endless) as first,
+        raw_http_server(whole) as second,
+        listening(url, first.url, tmp_path / "1", server="one"),
+    ):
+        await front.engine.until_ready(60)
+        alone = await ask(front.port, "/", headers={"Idempotency-Key": "k"})
+        async with listening(url, second.url, tmp_path / "2", server="two"):
+            await until(lambda: front.engine.servers.get("two") is not None, "the other is linked")
+            await until(lambda: [each.name for each in front.engine.servers.current()] == ["two"], "the other is current")
+            other = await ask(front.port, "/", headers={"Idempotency-Key": "k"})
+
+    assert (alone.status, b"half" in alone.body) == (502, False)
+    assert (other.status, other.body, other.is_whole) == (200, b"whole", True)
+
+
 # --- a server that dies midway -------------------------------------------------------------------------------------------
 
 

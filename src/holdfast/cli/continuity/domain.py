@@ -46,7 +46,7 @@ StreamRoute = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Delete it although requests wait in it.")]
 
-STATUS_COLUMNS = ("server", "site", "role", "state", "finished", "lag", "first", "in_doubt", "keys")
+STATUS_COLUMNS = ("server", "site", "role", "state", "finished", "lag", "first", "in_doubt", "keys", "held_against")
 
 group = typer.Typer(
     help="Create, list, show and delete domains: applications whose requests several servers process.",
@@ -143,6 +143,8 @@ def status(name: DomainName, url: Url = URL_DEFAULT, timeout: Timeout = None, js
         show(told, as_json=True)
         return
     show({key: value for key, value in told.items() if key != "servers"}, as_json=False)
+    for each in told["servers"]:
+        each["held_against"] = ", ".join(f"{kind} {count}" for kind, count in each["held_against"].items())
     show_rows(told["servers"], STATUS_COLUMNS, as_json=False)
 
 

@@ -378,6 +378,7 @@ class Engine:
 
     def _decide(self, transaction: Transaction, decided: Decided) -> None:
         """All servers have answered, or had the time to."""
+        self.servers.hold_against(decided.kinds)
         if transaction.is_comparable and (decided.named or "wrong" in decided.kinds.values()):
             self.figures["disagreements"] += 1
             self._disagreements.add(transaction, decided)
@@ -386,7 +387,7 @@ class Engine:
         """The answer to a roll call."""
         return {
             "part": "engine", "name": self.name, "site": self.site, "start": self.start, "is_ready": self.is_ready,
-            "under_way": len(self._under_way), **self.figures,
+            "under_way": len(self._under_way), "kinds": self.servers.kinds, **self.figures,
             "servers": [
                 {
                     "server": each.name, "site": each.site, "role": each.role, "state": each.state.state,
