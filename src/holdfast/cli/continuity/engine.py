@@ -9,6 +9,7 @@ import typer
 
 from holdfast.cli import config_file, help_text
 from holdfast.cli.config_file import Config, PrintConfig
+from holdfast.cli.continuity import packages
 from holdfast.cli.options import URL_DEFAULT, Url, expanded
 
 if TYPE_CHECKING:
@@ -99,8 +100,9 @@ def engine(
     if print_config:
         print_line(config_file.as_toml(context))
         return
-    from holdfast.continuity.engine.engine import Engine
-    from holdfast.continuity.engine.front import serve
+    with packages.needed():
+        from holdfast.continuity.engine.engine import Engine
+        from holdfast.continuity.engine.front import serve
 
     server_log.begin(log_level)
     certificate = _certificate(tls_certificate, tls_key, tls_client_ca, tls_listener_ca)

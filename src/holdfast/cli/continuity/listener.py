@@ -9,6 +9,7 @@ import typer
 
 from holdfast.cli import config_file, help_text
 from holdfast.cli.config_file import Config, PrintConfig
+from holdfast.cli.continuity import packages
 from holdfast.cli.continuity.engine import Domain, LogLevel
 from holdfast.cli.options import URL_DEFAULT, Url, expanded
 
@@ -160,8 +161,9 @@ def listener(
     if print_config:
         print_line(config_file.as_toml(context))
         return
-    from holdfast.continuity.listener.http_caller import HttpCaller
-    from holdfast.continuity.listener.listener import Listener
+    with packages.needed():
+        from holdfast.continuity.listener.http_caller import HttpCaller
+        from holdfast.continuity.listener.listener import Listener
     from holdfast.node.settings import parse_address
     from holdfast.wire.tls import client_context
 
