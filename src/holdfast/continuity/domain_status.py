@@ -48,6 +48,7 @@ def _server(name: str, told: dict[str, Any], engines: list[dict[str, Any]]) -> d
         "site": known.get("site", ""),
         "role": known.get("role", "server"),
         "state": known.get("state", "silent"),
+        "is_known": known.get("is_known", True),
         "finished": known.get("finished", 0),
         "lag": max((each["lag"] for each in seen), default=known.get("lag", 0)),
         "first": sum(each["first"] for each in seen),

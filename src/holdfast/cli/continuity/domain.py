@@ -144,6 +144,7 @@ def status(name: DomainName, url: Url = URL_DEFAULT, timeout: Timeout = None, js
         return
     show({key: value for key, value in told.items() if key != "servers"}, as_json=False)
     for each in told["servers"]:
+        each["state"] += "" if each["is_known"] else ", unknown"
         each["held_against"] = ", ".join(f"{kind} {count}" for kind, count in each["held_against"].items())
     show_rows(told["servers"], STATUS_COLUMNS, as_json=False)
 

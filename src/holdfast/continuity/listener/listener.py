@@ -161,8 +161,9 @@ class Listener:
             self._server, self.confirms, self.answers.tell, self.answers.stream, compare, self._publish_skip, self._changed,
             self._forgets and not self._probe,
         )  # fmt: skip
-        if self._forgets:
-            self._server.notice_restarts(lambda: self.requests.want_rebuild("it forgets, and was started again"))
+        # Its last transaction says something only of a server that is told numbers, one after the other.
+        if self._forgets or (domain.tell_server and domain.order == "domain" and not domain.aliases):
+            self._server.notice_restarts(self.requests.want_rebuild, self._forgets)
         self._snapshots = SnapshotTaker(
             domain, self.server, store, self.confirms, self._rebuild.snapshots, self._commands.get("snapshot"), self._every,
             self._publish_snapshot,
@@ -377,7 +378,7 @@ class Listener:
         return {
             "part": "listener", "name": self.server, "site": self.site, "role": self.role, "state": state.state,
             "finished": state.finished, "lag": state.received - state.finished, "in_doubt": state.in_doubt, "keys": state.keys,
-            "needs_rebuild": self.requests.needs_rebuild,
+            "needs_rebuild": self.requests.needs_rebuild, "is_known": self._server.is_known,
         }  # fmt: skip
 
 
