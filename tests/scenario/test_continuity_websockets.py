@@ -166,14 +166,20 @@ async def test_pings_of_client_and_server_are_answered(url: str, tmp_path: Path)
         await until(lambda: len(latencies) == 2, "the server has its pong")
 
 
-async def test_a_client_that_takes_nothing_stops_its_server_and_costs_bounded_memory(url: str, tmp_path: Path) -> None:
+async def test_a_client_that_takes_nothing_stops_its_server_costs_bounded_memory_and_holds_up_nobody_else(
+    url: str, tmp_path: Path
+) -> None:
     sent = 0
 
     async def flood(socket: ServerConnection) -> None:
         nonlocal sent
+        assert socket.request is not None
+        if socket.request.path == "/live/echo":
+            return await echo(socket)
         for number in range(400):
             await socket.send(b"%d" % number + b"." * 256_000)
             sent += 1
+        return None
 
     async with (
         passing(url, tmp_path, flood) as passed,
@@ -182,6 +188,9 @@ async def test_a_client_that_takes_nothing_stops_its_server_and_costs_bounded_me
         [socket] = passed.front.engine.sockets._sockets.values()
         await until(lambda: any(each._untaken >= WINDOW_BYTES for each in passed.ends(0)), "the listener waits for room")
         held, standing = socket._held, sent
+        async with passed.connect("/live/echo") as neighbour:
+            await neighbour.send("and I?")
+            assert await neighbour.recv() == "and I?"
         came = [int((await client.recv(decode=False)).rstrip(b".")) for _ in range(400)]
 
     assert held <= WINDOW_BYTES + MESSAGE_BYTES_MAX
