@@ -126,7 +126,7 @@ $(STAMPS)/docs: $(LOCKED) | $(STAMPS)/uv
 
 # What the tests of full disks need, file systems of their own, promtool, which checks the alerts, and nginx as a server behind an engine.
 # Where they cannot be had their tests are skipped.
-$(STAMPS)/packages: .ci/debian-packages $(STAMPS)/java | $(STAMPS)/uv
+$(STAMPS)/packages: Makefile .ci/debian-packages $(STAMPS)/java | $(STAMPS)/uv
 	@.ci/debian-packages mount e2fsprogs prometheus nginx-light
 	@touch $@
 
