@@ -16,6 +16,7 @@ from holdfast.continuity import register
 from holdfast.continuity.domain import Domain
 from holdfast.continuity.engine.application import Application
 from holdfast.continuity.engine.engine import Engine
+from holdfast.continuity.engine.front import configured
 from holdfast.continuity.engine.plain.plain_protocol import PlainProtocol
 from tests.waiting import until
 
@@ -39,9 +40,7 @@ async def served(app: Any) -> AsyncIterator[int]:
     """An ASGI application under uvicorn; its port."""
     listening = socket.create_server(("127.0.0.1", 0))
     http = PlainProtocol if isinstance(app, Application) else "httptools"
-    config = uvicorn.Config(
-        app, http=http, ws="none", lifespan="off", log_config=None, proxy_headers=False, timeout_graceful_shutdown=1
-    )
+    config = configured(app, http, timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server._serve([listening]))
     await until(lambda: server.started, "it takes requests")

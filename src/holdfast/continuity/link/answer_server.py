@@ -83,14 +83,16 @@ class ListenerLink(asyncio.Protocol):
         self.send(Welcome(self._server.name, self._server.start))
         self._server.hall.came(self)
 
-    def send(self, message: Message) -> None:
-        """Say something. Dropped if the link is gone: the listener has its store."""
-        self.send_encoded(frame.encode(message))
+    def send(self, message: Message) -> bool:
+        """Say something; whether there is a link. Dropped if it is gone: the listener has its store."""
+        return self.send_encoded(frame.encode(message))
 
-    def send_encoded(self, encoded: bytes) -> None:
+    def send_encoded(self, encoded: bytes) -> bool:
         """Say what is encoded already: it is said to several."""
-        if self._writer is not None and self._transport is not None and not self._transport.is_closing():
-            self._writer.write(encoded)
+        if self._writer is None or self._transport is None or self._transport.is_closing():
+            return False
+        self._writer.write(encoded)
+        return True
 
     def pause_writing(self) -> None:
         self.is_writable = False
