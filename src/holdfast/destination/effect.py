@@ -94,6 +94,13 @@ class SubscriptionRemoved(NamedTuple):
     reason: str
 
 
+class Purged(NamedTuple):
+    """So many events that waited in a backlog were thrown away by an administrator."""
+
+    backlog: BacklogKey
+    events: int
+
+
 class Configured(NamedTuple):
     """The settings of a destination changed."""
 
@@ -135,6 +142,7 @@ Effect = (
     | BacklogCreated
     | BacklogDeleted
     | SubscriptionRemoved
+    | Purged
     | Configured
     | WindowShortened
     | Claimed

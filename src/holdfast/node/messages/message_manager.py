@@ -284,6 +284,8 @@ class MessageManager:
                 self.operator_log.returned_often(each)
             elif isinstance(each, effect.SubscriptionRemoved):
                 self.operator_log.subscription_removed(each)
+            elif isinstance(each, effect.Purged):
+                self.operator_log.purged(each)
             self.deliverer.act(each)
             self._note_flow(each)
 
