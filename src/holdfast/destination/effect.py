@@ -101,6 +101,13 @@ class Purged(NamedTuple):
     events: int
 
 
+class Resembling(NamedTuple):
+    """A queue came into being on first use, although its name is like that of topics in use: perhaps a topic was meant."""
+
+    queue: str
+    like: str  # the pattern of a subscription that matches its name, or a topic beside it
+
+
 class Configured(NamedTuple):
     """The settings of a destination changed."""
 
@@ -143,6 +150,7 @@ Effect = (
     | BacklogDeleted
     | SubscriptionRemoved
     | Purged
+    | Resembling
     | Configured
     | WindowShortened
     | Claimed

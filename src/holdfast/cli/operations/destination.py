@@ -208,6 +208,20 @@ def _for_people(value: Any) -> Any:
 
 
 @group.command(
+    "purge",
+    **help_text.described(
+        "Throw away everything that waits in a queue, what recipients hold included. It is gone for good, and the queue stays.",
+        ["holdfast destination purge invoices", "holdfast destination purge invoices --json"],
+    ),
+)
+def purge(name: DestinationName, url: Url = URL_DEFAULT, timeout: Timeout = None, json: Json = False) -> None:
+    from holdfast.cli.output import counted, show
+
+    purged = ask(url, timeout, lambda client: client.purge(name))
+    show({"name": name, "purged": purged}, as_json=json, sentence=f"threw {counted(purged)} of {name!r} away")
+
+
+@group.command(
     "delete",
     **help_text.described(
         "Delete a queue or topic. While events wait in it, that is refused; with --force they go to _DMQ.",
@@ -230,20 +244,6 @@ def delete(
         {"name": name},
         as_json=json,
     )
-
-
-@group.command(
-    "purge",
-    **help_text.described(
-        "Throw away everything that waits in a queue, what recipients hold included. It is gone for good, and the queue stays.",
-        ["holdfast destination purge invoices", "holdfast destination purge invoices --json"],
-    ),
-)
-def purge(name: DestinationName, url: Url = URL_DEFAULT, timeout: Timeout = None, json: Json = False) -> None:
-    from holdfast.cli.output import counted, show
-
-    purged = ask(url, timeout, lambda client: client.purge(name))
-    show({"name": name, "purged": purged}, as_json=json, sentence=f"threw {counted(purged)} of {name!r} away")
 
 
 @group.command(

@@ -18,7 +18,7 @@ import logging
 
 from holdfast.channel.channel import Channel, Pressure
 from holdfast.destination.backlog.history import OFTEN
-from holdfast.destination.effect import Died, Purged, ReturnedOften, SubscriptionRemoved, WindowShortened
+from holdfast.destination.effect import Died, Purged, Resembling, ReturnedOften, SubscriptionRemoved, WindowShortened
 from holdfast.destination.name import DEAD
 from holdfast.destination.state.deduplication import REMEMBERED_MAX
 from holdfast.errors import Blocked, DiskFailed, HoldfastError
@@ -160,6 +160,15 @@ class OperatorLog:
         events = f"{purged.events:,} {'event' if purged.events == 1 else 'events'}"
         line = f"{purged.backlog[0]!r} was purged: the {events} that waited in it were thrown away"
         self._notices.say(flow_log, logging.WARNING, f"purged {purged.backlog}", folded(line))
+
+    def resembling(self, made: Resembling) -> None:
+        name = made.queue
+        line = (
+            f"queue {name!r} came into being on first use, and its name is like that of topics in use ({made.like!r}); a queue "
+            f"and a topic do not see each other's events. Was client.topic({name!r}), or --topic, meant? Then delete the queue; "
+            f"otherwise say so with ensure_queue({name!r})"
+        )
+        self._notices.say(flow_log, logging.WARNING, f"resembling {name}", folded(line))
 
     # --- users -------------------------------------------------------------------------------------------------------
 

@@ -286,6 +286,8 @@ class MessageManager:
                 self.operator_log.subscription_removed(each)
             elif isinstance(each, effect.Purged):
                 self.operator_log.purged(each)
+            elif isinstance(each, effect.Resembling):
+                self.operator_log.resembling(each)
             self.deliverer.act(each)
             self._note_flow(each)
 
