@@ -173,8 +173,8 @@ class Processes:
             child.look()
 
     def _failed(self) -> Child | None:
-        """A process that does not begin, while none of the others is at work."""
-        if any(child.is_at_work for child in self._children):
+        """A process that does not begin, while none of the others is at work. With `reload`, a change may mend it."""
+        if self._reload_below is not None or any(child.is_at_work for child in self._children):
             return None
         return next((child for child in self._children if child.failures >= FAILURES_MAX), None)
 
