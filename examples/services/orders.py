@@ -1,9 +1,11 @@
 """Orders become invoices, and invoices become mails: retries where they help, dead events where they do not.
 
-holdfast serve
-holdfast work examples.services.orders:worker --url holdfast://localhost --processes 2
-holdfast send orders '{"id": "A1", "sku": 7, "count": 2}'
-holdfast dead list --queue orders
+    holdfast serve
+    holdfast work examples.services.orders:worker --url holdfast://localhost --processes 2
+    holdfast send orders --data '{"id": "A1", "sku": 7, "count": 2}'
+    holdfast dead list --queue orders
+
+An order of an unknown article is not tried again; a mail that cannot be sent is, for about ten minutes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """Prices: published by market and symbol; one worker keeps the latest of all, one hears only large jumps in Europe.
 
-holdfast serve
-holdfast work examples.services.prices:worker --url holdfast://localhost
-python -m examples.services.prices holdfast://localhost
+    holdfast serve
+    holdfast work examples.services.prices:worker --url holdfast://localhost
+    python -m examples.services.prices holdfast://localhost
+
+Both subscriptions are durable: what is published while no worker runs is handled later.
 """
 
 from __future__ import annotations

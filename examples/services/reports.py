@@ -1,8 +1,10 @@
 """Reports on request: the reply, a file of any size and a line for the books are there together, or not at all.
 
-holdfast serve --journal-size 1G
-holdfast work examples.services.reports:worker --url holdfast://localhost
-python -m examples.services.reports holdfast://localhost 300
+    holdfast serve --journal-size 1G
+    holdfast work examples.services.reports:worker --url holdfast://localhost
+    python -m examples.services.reports holdfast://localhost 300
+
+The last command asks for a report of 300 MB, and saves it in this folder.
 """
 
 from __future__ import annotations

@@ -33,6 +33,14 @@ async def test_what_waits_is_delayed_or_held_is_gone_and_the_queue_goes_on(url: 
         assert await client.purge(name) == 0
 
 
+async def test_the_log_says_what_was_purged(name: str, caplog: pytest.LogCaptureFixture) -> None:  # noqa: F811
+    async with holdfast.connect("memory:") as client:
+        await client.queue(name).send_many(["one", "two"])
+        await client.purge(name)
+
+    assert f"'{name}' was purged of 2 events" in caplog.messages
+
+
 async def test_a_topic_is_not_purged(url: str, name: str) -> None:  # noqa: F811
     async with holdfast.connect(url) as client:
         await client.create_topic(name)

@@ -158,7 +158,7 @@ class OperatorLog:
 
     def purged(self, purged: Purged) -> None:
         events = f"{purged.events:,} {'event' if purged.events == 1 else 'events'}"
-        line = f"{purged.backlog[0]!r} was purged: the {events} that waited in it were thrown away"
+        line = f"{purged.backlog[0]!r} was purged of {events}"
         self._notices.say(flow_log, logging.WARNING, f"purged {purged.backlog}", folded(line))
 
     def resembling(self, made: Resembling) -> None:
