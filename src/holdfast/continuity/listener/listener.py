@@ -131,18 +131,16 @@ class Listener:
 
     async def _begin(self, reason: str) -> None:
         """Open the store, or have it rebuilt for a reason; make the parts, and join."""
-        contained: set[int] = set()
         opened = reason or await self._rebuild.open_store(self._boot, self._forgets)
         if isinstance(opened, Store):
             self.store = opened
         else:
             reason = opened
             self.store = await self._rebuild.begin(reason, self._boot)
-            contained = {each.position for each in self.store.history() if each.place <= self.store.finished}
         try:
-            self._make_parts(contained)
+            self._make_parts()
             await self._open_effects()
-            await self._reception.open()
+            self.events.contained = await self._reception.open(self.store.finished)
             if reason:
                 await self._rebuild.reset()
                 await self._server.until_reachable(REACH_SECONDS)
@@ -153,7 +151,7 @@ class Listener:
             self.store.close()
             raise
 
-    def _make_parts(self, contained: set[int]) -> None:
+    def _make_parts(self) -> None:
         domain, store = self.domain, self.store
         members = store.opened.members
         self.membership = Membership.decode(members) if members else Membership(domain.servers_min)
@@ -171,7 +169,7 @@ class Listener:
         hello = Hello(frame.VERSION, domain.name, self.server, self.site, self.role, store.identity.store)
         self.links = AnswerLinks(hello, self, self._tls)
         self.answers = Answers(self.client, self.links, self.membership, self.server)
-        self.confirms = LazyConfirm(store, lambda: self.events.place)
+        self.confirms = LazyConfirm(store, lambda: self.events.place, lambda: self.events.keys.forgotten_us)
         deaths = {place: times - 1 for place, times in store.opened.in_doubt.items()} if self._server.is_in_process else {}
         self.requests = RequestsInOrder(
             store, Order(domain.order, min(WINDOW, CALLS // 2), store.finished), Doubt(self._policy, domain.call_timeout, deaths),
@@ -190,7 +188,7 @@ class Listener:
         )  # fmt: skip
         self.events = TopicEvents(
             domain, store, self.requests, self.membership, self._heard, self._turned, self.answers.seen, self._snapshots.heard,
-            contained, self.start,
+            self.start,
         )  # fmt: skip
         self._questions = EngineQuestions(
             self._server, self.answers, store, self.requests, self.events, compare, lambda: self.state_now,

@@ -194,7 +194,7 @@ class RequestsInOrder:
         answer = self._store.find(known.place)
         if answer is None:
             self._end(entry, "gone", None, "the body of the stored answer is kept no more")
-        elif known.given is not None and known.given != answer.comparison:
+        elif not known.is_given(answer.comparison):
             self._end(entry, "differs", None, "another server's answer was given, and this one's differs")
         else:
             self._finish(entry, entry.record("replayed"))

@@ -29,7 +29,7 @@ import msgspec
 from holdfast.continuity.answer import Answer, Head
 from holdfast.continuity.domain import AliasRule
 from holdfast.continuity.effects.calls_with_effects import CallsWithEffects
-from holdfast.continuity.listener.durable.record import Record
+from holdfast.continuity.listener.durable.record import Record, in_order
 from holdfast.continuity.listener.http_caller import HttpCaller, Stream
 from holdfast.continuity.listener.server_connection import CallFailed
 from holdfast.continuity.machines.aliases import Aliases, UnknownToken
@@ -229,9 +229,8 @@ def aliases_in(rules: Sequence[AliasRule], records: Iterable[Record]) -> Aliases
     if not rules:
         return None
     aliases = Aliases(rules)
-    for each in sorted(records, key=lambda each: each.place):
-        if each.aliases is not None:
-            aliases.decode(each.aliases)
+    for each in in_order(each for each in records if each.aliases is not None):
+        aliases.decode(each.aliases or b"")
     return aliases
 
 

@@ -6,11 +6,14 @@
       mark              `mark_file`
       answers-00000001  records with answers, in the order in which they were finished; `record`
       keys-00000001     records of an answer file whose bodies were given up, without them
+      lasting           what stays of files of keys that were forgotten: clock and membership, and records with aliases
 
     reserve ─▶ (durable) ─▶ begin ─▶ call ─▶ append ─▶ sync ─▶ (durable) ─▶ confirm
 
 Opening judges what is there. A torn tail, which no mark calls durable, is cut off. Anything else that is not as it was written is
 StoreDamaged, with file and byte: nothing is guessed, the server is rebuilt.
+
+Disk: answer files up to `kept_bytes`; files of keys for as long as their keys are known, which times of events say (`forget`).
 
 `append`, `begin` and `find` belong to one thread; `sync` and `write_keys` may run in another meanwhile. A failed sync ends the
 store: nobody knows what is durable after it. Memory: about 100 bytes for each answer that is kept, and the ids and positions of
@@ -25,6 +28,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Self
 
+import msgspec
+
 from holdfast.continuity.answer import Answer
 from holdfast.continuity.errors import StoreDamaged
 from holdfast.continuity.listener.durable import record as records
@@ -32,6 +37,7 @@ from holdfast.continuity.listener.durable import store_folder
 from holdfast.continuity.listener.durable.mark_file import Mark, MarkFile
 from holdfast.continuity.listener.durable.record import Record
 from holdfast.continuity.listener.durable.store_folder import Identity
+from holdfast.continuity.machines.aliases import TOKENS_MAX
 from holdfast.errors import Closed, DiskFailed
 
 # An answer file is sealed at this size, or at a sixteenth of the bytes that are kept.
@@ -39,6 +45,9 @@ FILE_BYTES_MAX = 16 << 20
 # Records whose ids and positions are known: more than can be unconfirmed, by far.
 RECENT_MAX = 65_536
 _OFFSET_BITS = 40
+LASTING = "lasting"
+# As many values as a listener knows (`machines.aliases`), if each answer shows one.
+LASTING_MAX = TOKENS_MAX
 
 
 class Opened(NamedTuple):
@@ -74,6 +83,7 @@ class Store:
         self._positions: dict[int, int] = {}
         self._sizes: dict[int, int] = {}  # answer files, and their bytes
         self._readers: dict[int, int] = {}
+        self._keys: dict[int, tuple[int, int]] = {}  # files of keys, oldest first: the newest time, and the last place
         self._beyond: set[int] = set()  # places past `finished` that have a record
         self.finished = 0
         self.reserved_up_to = mark.mark.reserved_up_to
@@ -117,15 +127,18 @@ class Store:
         mark = self._mark.mark
         self.finished = mark.finished
         members: dict[int, bytes | None] = {0: None}  # by place
+        members |= {each.place: each.members for each in self._lasting() if each.members}
         numbers = store_folder.numbers(self.folder, "answers")
         for number in store_folder.numbers(self.folder, "keys"):
             if number in numbers:  # its bodies were about to go
                 self._path("answers", number).unlink()
                 numbers.remove(number)
-            for found in records.scan(self._path("keys", number).read_bytes()):
-                self._enter(found.record, number, found.offset, has_answer=False)
-                if found.record.members:
-                    members[found.record.place] = found.record.members
+            keys = [each.record for each in records.scan(self._path("keys", number).read_bytes())]
+            self._note_keys(number, keys)
+            for each in keys:
+                self._enter(each, number, 0, has_answer=False)
+                if each.members:
+                    members[each.place] = each.members
         last = 0
         for number in numbers:
             for found in self._judged(number, is_last=number == numbers[-1]):
@@ -259,9 +272,14 @@ class Store:
 
     def history(self) -> Iterator[Record]:
         """All records that are kept, without answers, oldest file first: known keys and membership are made from them."""
+        yield from self._lasting()
         for kind, number in self._files():
             for found in records.scan(self._path(kind, number).read_bytes()):
                 yield found.record
+
+    def _lasting(self) -> list[Record]:
+        path = self.folder / LASTING
+        return [each.record for each in records.scan(path.read_bytes())] if path.exists() else []
 
     # --- giving up bodies and keys ---------------------------------------------------------------------------------------
 
@@ -277,8 +295,14 @@ class Store:
 
     def write_keys(self, number: int) -> None:
         """Write what stays of an answer file: its records without answers. `drop` it afterwards."""
-        data = self._path("answers", number).read_bytes()
-        store_folder.write_whole(self._path("keys", number), b"".join(records.encode(each.record) for each in records.scan(data)))
+        found = [each.record for each in records.scan(self._path("answers", number).read_bytes())]
+        store_folder.write_whole(self._path("keys", number), b"".join(map(records.encode, found)))
+        self._note_keys(number, found)
+
+    def _note_keys(self, number: int, found: list[Record]) -> None:
+        """Note the newest time and the last place in a file of keys, or in those before it: the clock does not go back."""
+        newest_us, last = next(reversed(self._keys.values()), (0, 0))
+        self._keys[number] = max(newest_us, *(each.time_us for each in found)), max(last, *(each.place for each in found))
 
     def drop(self, number: int) -> None:
         """Give up the bodies of an answer file."""
@@ -288,15 +312,23 @@ class Store:
             os.close(self._readers.pop(number))
         self._at = {place: at for place, at in self._at.items() if at >> _OFFSET_BITS != number}
 
-    def forget(self, before_us: int) -> int:
-        """Delete files of keys that are all older than this, by the times of events; how many."""
-        old = [number for number in store_folder.numbers(self.folder, "keys") if self._newest_us(number) < before_us]
-        for number in old:
-            self._path("keys", number).unlink()
-        return len(old)
+    def forgettable(self, before_us: int) -> list[int]:
+        """The files of keys that are all older than this, by the times of events, oldest first. Behind a place that is
+        not finished, a record is the proof of an answer, and stays."""
+        finished = self._mark.mark.finished
+        return [number for number, (newest_us, last) in self._keys.items() if newest_us < before_us and last <= finished]
 
-    def _newest_us(self, number: int) -> int:
-        return max((each.record.time_us for each in records.scan(self._path("keys", number).read_bytes())), default=0)
+    def forget(self, number: int) -> None:
+        """Delete a file of keys, the oldest. The membership, the clock and the newest LASTING_MAX records with aliases stay."""
+        path, lasting = self._path("keys", number), self.folder / LASTING
+        old = [each.record for source in (lasting, path) if source.exists() for each in records.scan(source.read_bytes())]
+        stay = [msgspec.structs.replace(each, key="", members=None, given=None) for each in old if each.aliases is not None]
+        members = [each for each in old if each.members]
+        newest = max(members, key=lambda each: each.place) if members else Record(0, 0, "")
+        clock = Record(newest.place, 0, "", time_us=max(each.time_us for each in old), members=newest.members)
+        store_folder.write_whole(lasting, b"".join(map(records.encode, (clock, *stay[-LASTING_MAX:]))))
+        path.unlink()
+        del self._keys[number]
 
     # --- copies ----------------------------------------------------------------------------------------------------------
 
@@ -304,7 +336,8 @@ class Store:
         """Copy the store as it is now, for a snapshot. It is synced first; the copy has no lock and is made durable."""
         self.sync()
         folder.mkdir(parents=True)
-        for name in ["identity", "mark", *(self._path(kind, number).name for kind, number in self._files())]:
+        lasting = [LASTING] if (self.folder / LASTING).exists() else []
+        for name in ["identity", "mark", *lasting, *(self._path(kind, number).name for kind, number in self._files())]:
             store_folder.write_whole(folder / name, (self.folder / name).read_bytes())
 
     # --- files -----------------------------------------------------------------------------------------------------------
