@@ -31,6 +31,7 @@ from holdfast.continuity.engine.servers import Servers
 from holdfast.continuity.engine.sessions import Sessions
 from holdfast.continuity.engine.under_way import Transaction, UnderWay
 from holdfast.continuity.errors import NotAnswered, NotTaken, ReEntry
+from holdfast.continuity.limits.removal import Removal
 from holdfast.continuity.link.answer_server import AnswerServer, ListenerLink
 from holdfast.continuity.link.frame import Answered, Message, Seen, State
 from holdfast.continuity.link.frame import Resume as ResumeFrame
@@ -114,14 +115,14 @@ class Engine:
         except BaseException:
             await self.client.close()
             raise
-        self._tasks = [
-            asyncio.create_task(self._given.publish_for_ever()),
-            asyncio.create_task(self._disagreements.publish_for_ever()),
-            asyncio.create_task(self._registration.receive_for_ever()),
-            asyncio.create_task(self._check_servers()),
-            asyncio.create_task(self._registration.renew_for_ever(lambda: len(self.servers) > 0)),
-            asyncio.create_task(roll_call.answer_for_ever(self.client, self.domain.name, self.description)),
-        ]
+        removal = Removal(self.client, self.domain, lambda: self.servers.members)
+        works = (
+            self._given.publish_for_ever(), self._disagreements.publish_for_ever(), self._registration.receive_for_ever(),
+            self._check_servers(), self._registration.renew_for_ever(lambda: len(self.servers) > 0),
+            removal.check_for_ever(self.servers.bytes_passed),
+            roll_call.answer_for_ever(self.client, self.domain.name, self.description),
+        )  # fmt: skip
+        self._tasks = [asyncio.create_task(each) for each in works]
         return self
 
     async def close(self) -> None:

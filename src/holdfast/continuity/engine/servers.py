@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 
 from holdfast.continuity.link.answer_server import ListenerLink
 from holdfast.continuity.link.frame import Hello, State
+from holdfast.continuity.machines.membership import Membership
 
 # Several heartbeats: a listener that is busy for a moment stays current.
 FRESH_SECONDS = 2.0
@@ -30,6 +31,7 @@ class Server:
         self.state = State("joining", 0, 0, 0)
         self.heard_at = now
         self.firsts = 0  # answers of it that were the first
+        self.bytes_before: int | None = None  # what it had received when that was counted last
 
     def is_current(self, now: float) -> bool:
         return self.role == "server" and self.state.state == "current" and now - self.heard_at < FRESH_SECONDS
@@ -39,6 +41,8 @@ class Servers:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._servers: dict[str, Server] = {}
+        self._bytes_passed = 0
+        self.members = Membership()  # the newest that any listener has told
 
     def __iter__(self) -> Iterator[Server]:
         return iter(self._servers.values())
@@ -72,10 +76,20 @@ class Servers:
         server = self._servers.get(link.hello.server) if link.hello is not None else None
         if server is None or server.link is not link:
             return None
+        if state.members and state.membership >= self.members.number:
+            self.members = Membership.decode(state.members)
         now = self._clock()
         was_current = server.is_current(now)
         server.state, server.heard_at = state, now
         return server if was_current and not server.is_current(now) else None
+
+    def bytes_passed(self) -> int:
+        """Bytes of events that have passed, by the listener that saw most since this was asked last."""
+        seen = [each.state.bytes_passed - each.bytes_before for each in self if each.bytes_before is not None]
+        for each in self:
+            each.bytes_before = each.state.bytes_passed
+        self._bytes_passed += max(seen, default=0)
+        return self._bytes_passed
 
     def current(self) -> list[Server]:
         now = self._clock()

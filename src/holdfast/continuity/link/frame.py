@@ -73,6 +73,7 @@ class State(_Message, frozen=True, tag=5):
     members: bytes = b""  # the membership itself, encoded, when the engine may not know it
     in_doubt: int = 0
     keys: int = 0
+    bytes_passed: int = 0  # of the events that it has received, since it was started
 
 
 class Seen(_Message, frozen=True, tag=6):

@@ -55,7 +55,7 @@ class EngineQuestions:
         encoded = self._membership.encode() if with_members else b""
         places = (self._order.finished, self._order.admitted)
         in_doubt, keys = len(self._requests.doubt.in_doubt), len(self._events.keys)
-        return State(self._state(), *places, self._membership.number, encoded, in_doubt, keys)
+        return State(self._state(), *places, self._membership.number, encoded, in_doubt, keys, self._events.bytes)
 
     def read(self, link: AnswerLink, asked: Read) -> None:
         """Answer a request that is not in the topic, if everything that it must see is finished (continuity rule 10)."""

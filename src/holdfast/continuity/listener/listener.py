@@ -213,7 +213,9 @@ class Listener:
 
     async def _join(self) -> None:
         """Say in the topic that the server is there. The reason tells this life of the listener from another."""
-        change = changes.encode(Change("join", self.server, self.site, self.role, reason=self.start))
+        change = changes.encode(
+            Change("join", self.server, self.site, self.role, reason=self.start, oldest=self._rebuild.snapshots.oldest_place)
+        )
         await self.client.topic(self.domain.requests).send(change, type=request.MEMBER, datacontenttype="application/json")
 
     async def close(self) -> None:

@@ -141,9 +141,7 @@ class TopicEvents:
     def _admit_barrier(self, entry: Entry) -> None:
         """A change of the membership, or a snapshot: it is recorded when everything before it is finished."""
         if entry.event.type == request.SNAPSHOT:
-            entry.work = self._snapshot(entry.event.data)
-            entry.apply = lambda: entry.record("passed")
-            return self._requests.admit(entry, None)
+            return self._admit_snapshot(entry, entry.event.data)
         change = changes.decode(bytes(entry.event.body))
         record = self._changed(entry, change)
         self.has_joined = self.has_joined or (change.kind, change.reason) == ("join", self._start)
@@ -154,6 +152,16 @@ class TopicEvents:
 
         entry.apply = apply
         return self._requests.admit(entry, None)
+
+    def _admit_snapshot(self, entry: Entry, told: Any) -> None:
+        """A snapshot that is wanted is taken in its turn; of one that was taken, the membership knows how old it is."""
+        record = entry.record("passed")
+        if "place" in told:
+            record = self._changed(entry, Change("snapshot", str(told["server"]), oldest=int(told["oldest"])))
+        else:
+            entry.work = self._snapshot(told)
+        entry.apply = lambda: record
+        self._requests.admit(entry, None)
 
     def _heed(self, entry: Entry) -> Record:
         """An event that waits for nobody: act by it, and record it."""

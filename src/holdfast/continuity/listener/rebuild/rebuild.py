@@ -15,6 +15,7 @@ from pathlib import Path
 from holdfast.client.client import Client
 from holdfast.continuity.domain import HISTORY, Domain, subscription_of
 from holdfast.continuity.errors import CommandFailed, HistoryGone, StoreDamaged
+from holdfast.continuity.limits import history
 from holdfast.continuity.listener.durable import store_folder
 from holdfast.continuity.listener.durable.store import Store
 from holdfast.continuity.listener.rebuild.snapshots import Snapshot, Snapshots
@@ -115,7 +116,7 @@ class Rebuild:
         return self._opened(boot)
 
     async def _check_history(self, place: int) -> None:
-        gone = await history_begins_after(self._client, self._domain)
+        gone = await history.begins_after(self._client, self._domain)
         if gone > place:
             raise HistoryGone(
                 f"the history of domain {self._domain.name!r} begins after place {gone}, and server {self._server!r} has no"
@@ -138,9 +139,3 @@ class Rebuild:
         self._mark.unlink()
         where = f"place {self._from.place}" if self._from is not None else "the beginning"
         log.info("server %s was taken back to %s", self._server, where)
-
-
-async def history_begins_after(client: Client, domain: Domain) -> int:
-    """The place up to which the history was given up. It is confirmed in order, so that a count says it."""
-    found = [each for each in await client.subscriptions(domain.requests) if each["name"] == HISTORY]
-    return found[0]["confirmed"] if found else 0
