@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.continuity import request
+from holdfast.continuity import domain_status, request
 from holdfast.continuity.answer import Answer, Head
 from holdfast.continuity.domain import Domain, LagLimit
 from holdfast.continuity.errors import NotTaken
@@ -95,6 +95,28 @@ async def test_a_server_that_dies_of_a_request_that_another_answered_is_rebuilt(
         await until(lambda: bank.resets, "b was reset")
         await domain.until_current("b")
         await domain.until_equal()
+
+
+async def test_a_server_that_must_be_rebuilt_and_cannot_be_is_told_with_what_to_do_and_is_behind_for_all(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with branch(tmp_path) as domain:
+        await domain.add("a", "--slow", "0.05")
+        bank = await domain.add("b", reset=None)
+        await domain.deposit(5)
+        bank.make_unwritable()
+        await domain.deposit(1)
+
+        await until(lambda: domain.member("b", seen_by="a") == "behind", "all know that b is behind")
+        told = await domain_status.ask(domain.engine.client, "bank")
+        await domain.deposit(5)
+
+    (sentence,) = [each for each in told["attention"] if "must be rebuilt" in each]
+    assert "server b" in sentence
+    assert "--reset" in sentence
+    assert "another has answered" in sentence
+    assert [each["state"] for each in told["servers"]] == ["current", "rebuilding"]
+    assert any(each.levelname == "ERROR" and "--reset" in each.getMessage() for each in caplog.records)
 
 
 async def test_a_server_is_rebuilt_on_command_from_its_newest_snapshot_and_what_came_after(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ The log of requests is at one site until there is a cluster: so the level is nev
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from holdfast.client.client import Client
@@ -37,6 +38,7 @@ def summary(name: str, servers_min: int, parts: list[dict[str, Any]]) -> dict[st
         "engines_ready": sum(each["is_ready"] for each in engines),
         **{count: sum(each.get(count, 0) for each in engines) for count in COUNTED},
         "servers": servers,
+        "attention": [sentence for each in servers for sentence in _attention(each)],
     }
 
 
@@ -53,7 +55,23 @@ def _server(name: str, told: dict[str, Any], engines: list[dict[str, Any]]) -> d
         "first": sum(each["first"] for each in seen),
         "in_doubt": known.get("in_doubt", 0),
         "keys": known.get("keys", 0),
+        "needs_rebuild": known.get("needs_rebuild", ""),
+        "unknown": known.get("unknown", ""),
     }
+
+
+def _attention(server: dict[str, Any]) -> Iterator[str]:
+    """What an operator is to look at, and what to do."""
+    if server["needs_rebuild"]:
+        yield (
+            f"server {server['server']} is called no more and must be rebuilt: {server['needs_rebuild']}. Start its listener with"
+            " --reset COMMAND, which makes the server empty or takes it back to a snapshot"
+        )
+    if server["unknown"]:
+        yield (
+            f"the state of server {server['server']} is unknown: {server['unknown']}. Start its listener with --probe PATH, or"
+            " have it rebuilt"
+        )
 
 
 def level(current: int, server_sites: set[str], engine_sites: set[str], servers_min: int, log_sites: int = 1) -> str:

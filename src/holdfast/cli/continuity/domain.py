@@ -133,8 +133,10 @@ def status(name: DomainName, url: Url = URL_DEFAULT, timeout: Timeout = None, js
     if json:
         show(told, as_json=True)
         return
-    show({key: value for key, value in told.items() if key != "servers"}, as_json=False)
+    show({key: value for key, value in told.items() if not isinstance(value, list)}, as_json=False)
     show_rows(told["servers"], STATUS_COLUMNS, as_json=False)
+    for sentence in told["attention"]:
+        typer.echo(f"! {sentence}")
 
 
 @group.command(

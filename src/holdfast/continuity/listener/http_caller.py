@@ -109,7 +109,7 @@ class HttpCaller:
         self._idle: list[ServerConnection] = []  # the one used last is used next
         self._turns = asyncio.Semaphore(connections_max)
         # Asked first on every new connection, and who hears the answer; CallFailed of it ends the connection.
-        self.greeting: tuple[Content, Callable[[Answer], None]] | None = None
+        self.greeting: tuple[Callable[[], Content | None], Callable[[Answer], None]] | None = None
         self.connections_made = 0  # a server that was started again is noticed by a new connection (continuity rule 12)
 
     async def __aenter__(self) -> Self:
@@ -242,9 +242,10 @@ class HttpCaller:
 
     async def _greeted(self, connection: ServerConnection, timeout: float) -> ServerConnection:
         """The connection after the greeting, or another if the server did not keep it. CallFailed if it said nothing."""
-        if self.greeting is None:
+        ask, hear = self.greeting or (lambda: None, lambda answer: None)
+        content = ask()
+        if content is None:
             return connection
-        content, hear = self.greeting
         alarm = self._alarm(connection, timeout)
         try:
             connection.begin(written(content, [], self._host) or b"", is_head=False, body_max=self._answer_max)

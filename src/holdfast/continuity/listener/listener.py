@@ -47,6 +47,7 @@ from holdfast.continuity.listener.rebuild.user_command import Command, user_comm
 from holdfast.continuity.listener.reception import Reception
 from holdfast.continuity.listener.requests_in_order import RequestsInOrder
 from holdfast.continuity.listener.server_call import Handler, ServerCall, aliases_in
+from holdfast.continuity.listener.server_trust import ServerTrust
 from holdfast.continuity.listener.topic_events import TopicEvents
 from holdfast.continuity.machines import change as changes
 from holdfast.continuity.machines.change import Change, Effect, Moved, Registered, Skipped
@@ -111,8 +112,6 @@ class Listener:
         """A life of the listener: from a start, or a rebuild, to the next."""
         self.start = secrets.token_hex(8)
         self._is_joined = False  # everything before its joining is finished
-        self._is_rebuilt = asyncio.Event()  # it is to be rebuilt
-        self._rebuild_reason = ""
 
     # --- opening and closing -------------------------------------------------------------------------------------------
 
@@ -138,7 +137,7 @@ class Listener:
             reason = opened
             self.store = await self._rebuild.begin(reason, self._boot)
         try:
-            self._make_parts()
+            self._make_parts(is_rebuilt=bool(reason))
             await self._open_effects()
             self.events.contained = await self._reception.open(self.store.finished)
             if reason:
@@ -151,7 +150,7 @@ class Listener:
             self.store.close()
             raise
 
-    def _make_parts(self) -> None:
+    def _make_parts(self, is_rebuilt: bool) -> None:
         domain, store = self.domain, self.store
         members = store.opened.members
         self.membership = Membership.decode(members) if members else Membership(domain.servers_min)
@@ -168,22 +167,26 @@ class Listener:
         )
         hello = Hello(frame.VERSION, domain.name, self.server, self.site, self.role, store.identity.store)
         self.links = AnswerLinks(hello, self, self._tls)
-        self.answers = Answers(self.client, self.links, self.membership, self.server)
+        self.answers = Answers(self.client, self.links, self.membership, self.server, domain.requests)
         self.confirms = LazyConfirm(store, lambda: self.events.place, lambda: self.events.keys.forgotten_us)
         deaths = {place: times - 1 for place, times in store.opened.in_doubt.items()} if self._server.is_in_process else {}
+        trust = ServerTrust(
+            forgets=self._forgets, policy=self._policy, probe=self._probe, is_ordered=domain.order == "domain",
+            newest=store.newest_done, has_come_to=lambda number: self.requests.has_come_to(number),
+            is_new=not store.opened.last or is_rebuilt or self._server.is_in_process,
+        )  # fmt: skip
         self.requests = RequestsInOrder(
             store, Order(domain.order, min(WINDOW, CALLS // 2), store.finished), Doubt(self._policy, domain.call_timeout, deaths),
-            self._server, self.confirms, self.answers.tell, self.answers.stream, compare, self._publish_skip, self._changed,
-            self._forgets and not self._probe,
+            self._server, self.confirms, self.answers.tell, self.answers.stream, compare, self.answers.tell_skip, self._changed,
+            trust,
         )  # fmt: skip
-        if self._forgets:
-            self._server.notice_restarts(lambda: self.requests.want_rebuild("it forgets, and was started again"))
+        self._server.greet(trust)
         self._snapshots = SnapshotTaker(
             domain, self.server, store, self.confirms, self._rebuild.snapshots, self._commands.get("snapshot"), self._every,
-            self._publish_snapshot,
+            self.answers.tell_snapshot,
         )  # fmt: skip
         self._upkeep = Upkeep(
-            self.client, domain, self.server, self.membership, self._snapshots, self._publish, lambda: self.state_now,
+            self.client, domain, self.server, self.membership, self._snapshots, self.answers.tell_change, lambda: self.state_now,
             lambda: self.events.bytes,
         )  # fmt: skip
         self.events = TopicEvents(
@@ -268,7 +271,7 @@ class Listener:
         """Work until `stop`, or a rebuild; whether it is a rebuild."""
         works = (self.confirms.run(), self._reception.run(self.events, self.requests), self._upkeep.run())
         self._tasks = [asyncio.create_task(each) for each in works]
-        ends = [asyncio.create_task(each.wait()) for each in (self._is_stopping, self._is_rebuilt)]
+        ends = [asyncio.create_task(each.wait()) for each in (self._is_stopping, self._rebuild.wanted)]
         try:
             waited: list[asyncio.Future[Any]] = [*ends, self.requests.failure, *self._tasks]
             done, _ = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
@@ -277,19 +280,20 @@ class Listener:
         except (StoreDamaged, NoSuchSubscription) as problem:
             if not self._rebuild.is_possible:
                 raise
-            self._want_rebuild(str(problem))
+            self._rebuild.want(str(problem))
         finally:
             for end in ends:
                 end.cancel()
-        return self._is_rebuilt.is_set() and not self._is_stopping.is_set()
+        return self._rebuild.wanted.is_set() and not self._is_stopping.is_set()
 
     async def _start_over(self) -> None:
         """Rebuild the server, and join again."""
-        reason = self._rebuild_reason
+        reason = self._rebuild.take_wish()
         await self._rebuild.tell(reason)
         await self._end_life()
         while not self._is_stopping.is_set():
             self._begin_life()
+            self._rebuild.take_wish()  # what the life before still wanted
             try:
                 return await self._begin(reason)
             except (Unavailable, NoSuchSubscription) as problem:
@@ -297,15 +301,10 @@ class Listener:
                 await asyncio.sleep(AGAIN_SECONDS)
         return None
 
-    def _want_rebuild(self, reason: str) -> None:
-        if self._rebuild.is_possible:
-            self._rebuild_reason = self._rebuild_reason or reason
-            self._is_rebuilt.set()
-
     def _changed(self) -> None:
         """The state of the server is another, perhaps."""
         if self.requests.needs_rebuild:
-            self._want_rebuild(self.requests.needs_rebuild)
+            self._rebuild.want(self.requests.needs_rebuild)
         self.links.say_state()
 
     def stop(self) -> None:
@@ -324,7 +323,7 @@ class Listener:
         elif isinstance(effect, Moved):
             self.links.say_state(with_members=True)
             if self.events.has_joined and effect.server == self.server and effect.state in ("removed", "rebuilding"):
-                self._want_rebuild(effect.reason or f"it is {effect.state}")
+                self._rebuild.want(effect.reason or f"it is {effect.state}")
 
     def _register(self, name: str) -> None:
         engine = self.membership.engines.get(name)
@@ -343,18 +342,8 @@ class Listener:
             self._is_joined = True
             member = self.membership.members.get(self.server)
             if member is not None and member.state != "current":
-                self._publish(Change("current", self.server, since=member.since_place))
+                self.answers.tell_change(Change("current", self.server, since=member.since_place))
             self.links.say_state(with_members=True)
-
-    def _publish_snapshot(self, told: dict[str, Any]) -> None:
-        self.answers.publish(self.client.topic(self.domain.requests), told, request.SNAPSHOT)
-
-    def _publish(self, change: Change, type: str = request.MEMBER) -> None:
-        topic = self.client.topic(self.domain.requests)
-        self.answers.publish(topic, changes.encode(change), type, datacontenttype="application/json")
-
-    def _publish_skip(self, transaction: str, reason: str) -> None:
-        self._publish(Change("skip", self.server, transaction=transaction, reason=reason), request.SKIP)
 
     # --- what engines ask ----------------------------------------------------------------------------------------------
 
@@ -388,7 +377,7 @@ class Listener:
         return {
             "part": "listener", "name": self.server, "site": self.site, "role": self.role, "state": state.state,
             "finished": state.finished, "lag": state.received - state.finished, "in_doubt": state.in_doubt, "keys": state.keys,
-            "needs_rebuild": self.requests.needs_rebuild,
+            "needs_rebuild": self.requests.needs_rebuild, "unknown": self.requests.trust.unknown,
         }  # fmt: skip
 
 

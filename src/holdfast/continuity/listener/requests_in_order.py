@@ -20,7 +20,6 @@ from typing import Any
 import msgspec
 
 from holdfast.client.receiving.received_event import ReceivedEvent
-from holdfast.continuity import request
 from holdfast.continuity.answer import Answer, Head, Outcome
 from holdfast.continuity.listener.answers import AnswerStream
 from holdfast.continuity.listener.durable.record import Record, RecordOutcome
@@ -28,6 +27,7 @@ from holdfast.continuity.listener.durable.store import Store
 from holdfast.continuity.listener.lazy_confirm import LazyConfirm
 from holdfast.continuity.listener.server_call import ServerCall
 from holdfast.continuity.listener.server_connection import CallFailed
+from holdfast.continuity.listener.server_trust import ServerTrust
 from holdfast.continuity.machines.doubt import Decision, Doubt
 from holdfast.continuity.machines.known_keys import Clash, Judgement, Known, New
 from holdfast.continuity.machines.order import Order
@@ -35,8 +35,6 @@ from holdfast.continuity.request import Request
 
 log = logging.getLogger("holdfast.continuity")
 
-# A request whose body is streamed is read into memory.
-REQUEST_BYTES_MAX = 64 << 20
 # Errors of the server for which it is not known yet which answer was given.
 ERRORS_MAX = 1_024
 _SKIPPED = b"This request ended every server that processed it, and is passed over.\n"
@@ -90,7 +88,7 @@ class RequestsInOrder:
         compare: Callable[[Answer, AnswerStream], bytes],
         publish_skip: Callable[[str, str], None],
         changed: Callable[[], None],
-        forgets: bool = False,
+        trust: ServerTrust,
     ) -> None:
         self._store = store
         self.order = order
@@ -102,9 +100,9 @@ class RequestsInOrder:
         self._compare = compare
         self._publish_skip = publish_skip
         self._changed = changed  # the state of the server
-        self._forgets = forgets
+        self.trust = trust
+        trust.when_lost(self.want_rebuild)
         self._errors: dict[str, bytes] = {}  # own answers of 5xx, the newest: by key, what is compared
-        self._has_answered = False  # since it was reset, or the listener was started
         self._failing: set[int] = set()  # places whose calls fail for the moment
         self._behind_up_to = 0  # a server that failed is behind until it has caught up to here
         self._is_advancing = False
@@ -238,7 +236,7 @@ class RequestsInOrder:
         """Call the server. None when it has answered; what to do if it has not."""
         assert entry.request is not None
         self._store.begin(entry.place)
-        self.doubt.began(entry.place, time.monotonic())
+        self.doubt.began(entry.place, time.monotonic(), self.trust.start)
         entry.is_called = True
         stream = self._stream(entry.request, entry.place)
         try:
@@ -248,15 +246,14 @@ class RequestsInOrder:
             log.warning("transaction %s: the call failed: %s", entry.request.transaction, failure)
             self._say_failed(entry, str(failure))
             decision = self.doubt.failed(entry.place, failure.kind, time.monotonic())
-            is_lost = self._forgets and self._has_answered and failure.kind != "timed out"
-            if is_lost and decision.action != "skip":  # it may have been started again (continuity rule 12)
+            if self.trust.lost(failure.kind) and decision.action != "skip":
                 decision = Decision(entry.place, "rebuild")
             self._changed()
             return decision
         finally:
             stream.leave()
         entry.is_called = False
-        self._has_answered = True
+        self.trust.answered()
         answer = msgspec.structs.replace(called.answer, comparison=self._compare(called.answer, stream))
         if answer.head.status >= 500:
             self._errors[entry.request.key] = answer.comparison
@@ -318,6 +315,11 @@ class RequestsInOrder:
         """Call no more: the state of the server is not to be trusted."""
         self.needs_rebuild = self.needs_rebuild or reason
         self._changed()
+
+    def has_come_to(self, transaction: str) -> bool:
+        """Whether a transaction is under way, or is the one that was answered last, or came after it."""
+        place, newest = self._store.place_of(transaction), self._store.place_of(self._store.newest_done())
+        return transaction in self._transactions or (place is not None and newest is not None and place >= newest)
 
     def skip(self, transaction: str) -> None:
         """All servers have died of it: it is passed over (continuity rule 14)."""
@@ -385,15 +387,3 @@ class RequestsInOrder:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-async def request_in(event: ReceivedEvent) -> Request:
-    """The request in an event, with its streamed body. ValueError for an event that is none."""
-    if not event.is_large:
-        return request.from_event(event.id, event.properties, bytes(event.body))
-    if event.size > REQUEST_BYTES_MAX:
-        raise ValueError(f"event {event.id} has {event.size:,} bytes, more than {REQUEST_BYTES_MAX:,}")
-    asked = request.from_event(event.id, event.properties, request.content_of_large(event.properties))
-    async with event.open_stream() as stream:
-        body = b"".join([bytes(chunk) async for chunk in stream])
-    return msgspec.structs.replace(asked, content=msgspec.structs.replace(asked.content, body=body))

@@ -11,8 +11,8 @@ over the answer of a server that has one. A read is declined if it would show a 
 servers would not know its token.
 
 A probe is a path of the server that is asked for a transaction: `GET PROBE?transaction=NUMBER` answers JSON with `state`, which
-is `done`, `running` or `unknown`, and with `start`, an id that changes when the server is started again. A server that forgets is
-asked for `start` on every new connection, before the request is sent (continuity rule 12).
+is `done`, `running` or `unknown`, and with `start`, an id that changes when the server is started again. It is asked on every new
+connection, too, before the request is sent (`server_trust`).
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from holdfast.continuity.effects.calls_with_effects import CallsWithEffects
 from holdfast.continuity.listener.durable.record import Record, in_order
 from holdfast.continuity.listener.http_caller import HttpCaller, Stream
 from holdfast.continuity.listener.server_connection import CallFailed
+from holdfast.continuity.listener.server_trust import ServerTrust
 from holdfast.continuity.machines.aliases import Aliases, UnknownToken
-from holdfast.continuity.machines.doubt import ProbeAnswer, server_verdict
+from holdfast.continuity.machines.doubt import ProbeAnswer
 from holdfast.continuity.machines.effects import traceparent_of
 from holdfast.continuity.request import Content, Headers, Request
 
@@ -52,10 +53,6 @@ class Probed(msgspec.Struct, frozen=True):
 
     state: ProbeAnswer
     start: str | None = None
-
-
-class _Started(msgspec.Struct, frozen=True):
-    start: str
 
 
 class Called(NamedTuple):
@@ -84,25 +81,11 @@ class ServerCall:
         self._timeout = timeout
         self.effects: CallsWithEffects | None = None  # set if the server may ask for effects
         self._aliases = aliases
-        self._start = ""  # the start id that the server told last
 
-    def notice_restarts(self, restarted: Callable[[], None]) -> bool:
-        """Have it said when the server was started again, before anything is sent to it; whether that can be known."""
-        if self._caller is None or not self._probe:
-            return False
-        self._restarted = restarted
-        self._caller.greeting = (Content("GET", self._probe, []), self._heard_start)
-        return True
-
-    def _heard_start(self, answer: Answer) -> None:
-        try:
-            now = msgspec.json.decode(answer.body, type=_Started).start
-        except msgspec.DecodeError as problem:
-            raise CallFailed("cut", f"it tells no start id: {problem}") from problem
-        before, self._start = self._start or now, now
-        if server_verdict(before, now, True, None) == "rebuild":
-            self._restarted()
-            raise CallFailed("refused", "the server was started again, and has forgotten")
+    def greet(self, trust: ServerTrust) -> None:
+        """Ask the probe on every new connection, before anything else is sent (continuity rule 12)."""
+        if self._caller is not None:
+            self._caller.greeting = (trust.greeting, trust.greeted)
 
     @property
     def is_in_process(self) -> bool:

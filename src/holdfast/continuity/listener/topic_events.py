@@ -24,17 +24,20 @@ from holdfast.continuity.errors import StoreDamaged
 from holdfast.continuity.listener.durable.record import Record, in_order
 from holdfast.continuity.listener.durable.store import Store
 from holdfast.continuity.listener.durable.store_folder import mapped
-from holdfast.continuity.listener.requests_in_order import Entry, RequestsInOrder, request_in
+from holdfast.continuity.listener.requests_in_order import Entry, RequestsInOrder
 from holdfast.continuity.machines import change as changes
 from holdfast.continuity.machines.change import Change, Effect, Refused
 from holdfast.continuity.machines.known_keys import KnownKeys
 from holdfast.continuity.machines.membership import Membership
 from holdfast.continuity.machines.order_keys import keys_in_order
+from holdfast.continuity.request import Request
 
 log = logging.getLogger("holdfast.continuity")
 
 # More than can be unconfirmed: an event that is delivered again was among the newest.
 PASSED_MAX = 65_536
+# A request whose body is streamed is read into memory.
+REQUEST_BYTES_MAX = 64 << 20
 
 
 class TopicEvents:
@@ -188,3 +191,15 @@ class TopicEvents:
                 log.info("place %d: %s of %s is refused: %s", entry.place, effect.kind, effect.who, effect.reason)
             self._heard(effect)
         return msgspec.structs.replace(entry.record("passed"), members=self.membership.encode())
+
+
+async def request_in(event: ReceivedEvent) -> Request:
+    """The request in an event, with its streamed body. ValueError for an event that is none."""
+    if not event.is_large:
+        return request.from_event(event.id, event.properties, bytes(event.body))
+    if event.size > REQUEST_BYTES_MAX:
+        raise ValueError(f"event {event.id} has {event.size:,} bytes, more than {REQUEST_BYTES_MAX:,}")
+    asked = request.from_event(event.id, event.properties, request.content_of_large(event.properties))
+    async with event.open_stream() as stream:
+        body = b"".join([bytes(chunk) async for chunk in stream])
+    return msgspec.structs.replace(asked, content=msgspec.structs.replace(asked.content, body=body))

@@ -5,8 +5,8 @@
       identity          id of the store, domain, server, version of the format
       mark              `mark_file`
       answers-00000001  records with answers, in the order in which they were finished; `record`
-      keys-00000001     records of an answer file whose bodies were given up, without them
-      lasting           what stays of files of keys that were forgotten: clock and membership, and records with aliases
+      keys-00000001     records of an answer file whose bodies were given up, without them; `key_files`
+      lasting           what stays of files of keys that were forgotten
 
     reserve ─▶ (durable) ─▶ begin ─▶ call ─▶ append ─▶ sync ─▶ (durable) ─▶ confirm
 
@@ -28,16 +28,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Self
 
-import msgspec
-
 from holdfast.continuity.answer import Answer
 from holdfast.continuity.errors import StoreDamaged
 from holdfast.continuity.listener.durable import record as records
 from holdfast.continuity.listener.durable import store_folder
+from holdfast.continuity.listener.durable.key_files import LASTING, KeyFiles
 from holdfast.continuity.listener.durable.mark_file import Mark, MarkFile
 from holdfast.continuity.listener.durable.record import Record
 from holdfast.continuity.listener.durable.store_folder import Identity
-from holdfast.continuity.machines.aliases import TOKENS_MAX
 from holdfast.errors import Closed, DiskFailed
 
 # An answer file is sealed at this size, or at a sixteenth of the bytes that are kept.
@@ -45,9 +43,6 @@ FILE_BYTES_MAX = 16 << 20
 # Records whose ids and positions are known: more than can be unconfirmed, by far.
 RECENT_MAX = 65_536
 _OFFSET_BITS = 40
-LASTING = "lasting"
-# As many values as a listener knows (`machines.aliases`), if each answer shows one.
-LASTING_MAX = TOKENS_MAX
 
 
 class Opened(NamedTuple):
@@ -83,13 +78,14 @@ class Store:
         self._positions: dict[int, int] = {}
         self._sizes: dict[int, int] = {}  # answer files, and their bytes
         self._readers: dict[int, int] = {}
-        self._keys: dict[int, tuple[int, int]] = {}  # files of keys, oldest first: the newest time, and the last place
+        self._keys = KeyFiles(folder)
         self._beyond: set[int] = set()  # places past `finished` that have a record
         self.finished = 0
         self.reserved_up_to = mark.mark.reserved_up_to
         self.opened = Opened({}, 0, None, True)
         self._number, self._file = 0, -1
         self._is_dirty, self._is_syncing, self._failed = False, False, ""
+        self._done = ""  # the newest transaction that was done
 
     # --- opening and closing -------------------------------------------------------------------------------------------
 
@@ -127,15 +123,13 @@ class Store:
         mark = self._mark.mark
         self.finished = mark.finished
         members: dict[int, bytes | None] = {0: None}  # by place
-        members |= {each.place: each.members for each in self._lasting() if each.members}
+        members |= {each.place: each.members for each in self._keys.lasting() if each.members}
         numbers = store_folder.numbers(self.folder, "answers")
         for number in store_folder.numbers(self.folder, "keys"):
             if number in numbers:  # its bodies were about to go
                 self._path("answers", number).unlink()
                 numbers.remove(number)
-            keys = [each.record for each in records.scan(self._path("keys", number).read_bytes())]
-            self._note_keys(number, keys)
-            for each in keys:
+            for each in self._keys.read(number):
                 self._enter(each, number, 0, has_answer=False)
                 if each.members:
                     members[each.place] = each.members
@@ -193,6 +187,8 @@ class Store:
         except OSError as problem:
             raise self._broken(problem) from problem
         self._is_dirty = True
+        if record.outcome == "answered" and record.answer is not None and record.answer.head.status < 400:
+            self._done = record.transaction
         self._sizes[self._number] = offset + len(data)
         self._enter(record, self._number, offset, record.answer is not None)
 
@@ -248,6 +244,20 @@ class Store:
 
     def find(self, place: int) -> Answer | None:
         """The answer at a place; None if there was none, or its body was given up."""
+        found = self._record(place)
+        return found.answer if found is not None else None
+
+    def newest_done(self) -> str:
+        """The transaction of the newest answer below 400, among those that are kept; "" if there is none."""
+        if not self._done:
+            for place in sorted(self._at, reverse=True):
+                found = self._record(place)
+                if found is not None and found.answer is not None and found.answer.head.status < 400:
+                    self._done = found.transaction
+                    break
+        return self._done
+
+    def _record(self, place: int) -> Record | None:
         at = self._at.get(place)
         if at is None:
             return None
@@ -260,7 +270,7 @@ class Store:
             raise StoreDamaged(
                 f"the record at byte {offset} of {path} cannot be read; rebuild this server", file=str(path), byte=offset
             )
-        return records.decode(body).answer
+        return records.decode(body)
 
     def place_of(self, transaction: str) -> int | None:
         """The place of a transaction, among the newest."""
@@ -272,14 +282,10 @@ class Store:
 
     def history(self) -> Iterator[Record]:
         """All records that are kept, without answers, oldest file first: known keys and membership are made from them."""
-        yield from self._lasting()
+        yield from self._keys.lasting()
         for kind, number in self._files():
             for found in records.scan(self._path(kind, number).read_bytes()):
                 yield found.record
-
-    def _lasting(self) -> list[Record]:
-        path = self.folder / LASTING
-        return [each.record for each in records.scan(path.read_bytes())] if path.exists() else []
 
     # --- giving up bodies and keys ---------------------------------------------------------------------------------------
 
@@ -296,13 +302,7 @@ class Store:
     def write_keys(self, number: int) -> None:
         """Write what stays of an answer file: its records without answers. `drop` it afterwards."""
         found = [each.record for each in records.scan(self._path("answers", number).read_bytes())]
-        store_folder.write_whole(self._path("keys", number), b"".join(map(records.encode, found)))
-        self._note_keys(number, found)
-
-    def _note_keys(self, number: int, found: list[Record]) -> None:
-        """Note the newest time and the last place in a file of keys, or in those before it: the clock does not go back."""
-        newest_us, last = next(reversed(self._keys.values()), (0, 0))
-        self._keys[number] = max(newest_us, *(each.time_us for each in found)), max(last, *(each.place for each in found))
+        self._keys.write(number, found)
 
     def drop(self, number: int) -> None:
         """Give up the bodies of an answer file."""
@@ -313,22 +313,12 @@ class Store:
         self._at = {place: at for place, at in self._at.items() if at >> _OFFSET_BITS != number}
 
     def forgettable(self, before_us: int) -> list[int]:
-        """The files of keys that are all older than this, by the times of events, oldest first. Behind a place that is
-        not finished, a record is the proof of an answer, and stays."""
-        finished = self._mark.mark.finished
-        return [number for number, (newest_us, last) in self._keys.items() if newest_us < before_us and last <= finished]
+        """The files of keys that may be forgotten: all keys in them are older than this."""
+        return self._keys.forgettable(before_us, self._mark.mark.finished)
 
     def forget(self, number: int) -> None:
-        """Delete a file of keys, the oldest. The membership, the clock and the newest LASTING_MAX records with aliases stay."""
-        path, lasting = self._path("keys", number), self.folder / LASTING
-        old = [each.record for source in (lasting, path) if source.exists() for each in records.scan(source.read_bytes())]
-        stay = [msgspec.structs.replace(each, key="", members=None, given=None) for each in old if each.aliases is not None]
-        members = [each for each in old if each.members]
-        newest = max(members, key=lambda each: each.place) if members else Record(0, 0, "")
-        clock = Record(newest.place, 0, "", time_us=max(each.time_us for each in old), members=newest.members)
-        store_folder.write_whole(lasting, b"".join(map(records.encode, (clock, *stay[-LASTING_MAX:]))))
-        path.unlink()
-        del self._keys[number]
+        """Delete a file of keys, the oldest."""
+        self._keys.forget(number)
 
     # --- copies ----------------------------------------------------------------------------------------------------------
 

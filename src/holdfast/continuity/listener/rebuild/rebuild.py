@@ -41,10 +41,28 @@ class Rebuild:
         self._reset = reset
         self.snapshots = Snapshots(folder / "snapshots")
         self._from: Snapshot | None = None
+        self.wanted = asyncio.Event()
+        self._reason = ""
 
     @property
     def is_possible(self) -> bool:
         return self._reset is not None
+
+    def want(self, reason: str) -> None:
+        """The server is to be rebuilt. If it cannot be, that is said once: it is called no more."""
+        if not self._reason and not self.is_possible:
+            log.error(
+                "server %s must be rebuilt, and is called no more: %s; start its listener with --reset", self._server, reason
+            )
+        self._reason = self._reason or reason
+        if self.is_possible:
+            self.wanted.set()
+
+    def take_wish(self) -> str:
+        """Why it is to be rebuilt; from now on another reason counts."""
+        reason, self._reason = self._reason, ""
+        self.wanted.clear()
+        return reason
 
     def unfinished(self) -> str:
         """Why a rebuild was begun that is not finished; "" if none was."""

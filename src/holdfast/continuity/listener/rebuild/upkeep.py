@@ -23,6 +23,8 @@ log = logging.getLogger("holdfast.continuity")
 UPKEEP_SECONDS = 0.5
 # A state that was told and has not come back from the topic is told again after this: its event may have been lost.
 TOLD_SECONDS = 5.0
+# What the topic knows of a server, and how it is. One that must be rebuilt, and cannot be, is behind for all.
+_NEWS = (("current", "behind"), ("current", "in doubt"), ("current", "rebuilding"), ("behind", "current"))
 
 
 class Upkeep:
@@ -82,7 +84,7 @@ class Upkeep:
     def tell_state(self, now: float) -> None:
         """Say in the topic that the server has fallen behind, or has caught up."""
         member, state = self._membership.members.get(self._server), self._state()
-        if member is None or (member.state, state) not in (("current", "behind"), ("current", "in doubt"), ("behind", "current")):
+        if member is None or (member.state, state) not in _NEWS:
             return
         kind: Kind = "current" if state == "current" else "behind"
         if self._told[:2] != (member.since_place, kind) or now - self._told[2] > TOLD_SECONDS:
