@@ -33,8 +33,9 @@ from holdfast.continuity.engine.under_way import Transaction, UnderWay
 from holdfast.continuity.errors import NotAnswered, NotTaken, ReEntry
 from holdfast.continuity.limits.removal import Removal
 from holdfast.continuity.link.answer_server import AnswerServer, ListenerLink
-from holdfast.continuity.link.frame import Answered, Message, Seen, State
+from holdfast.continuity.link.frame import Answered, Message, Running, Seen, State
 from holdfast.continuity.link.frame import Resume as ResumeFrame
+from holdfast.continuity.machines.effects import trace_in
 from holdfast.continuity.machines.gathering import Decided, End, Gathering, Resume
 from holdfast.continuity.machines.routes import Routes
 from holdfast.continuity.request import BODY_MAX, Content, Headers, Request
@@ -82,14 +83,8 @@ class Engine:
         self._heard = asyncio.Event()
         self._numbers = 0
         self._tasks: list[asyncio.Task[None]] = []
-        self.figures: dict[str, int] = {
-            "requests": 0,
-            "reads": 0,
-            "answered": 0,
-            "refused": 0,
-            "not_answered": 0,
-            "disagreements": 0,
-        }
+        names = ("requests", "reads", "answered", "refused", "not_answered", "disagreements")
+        self.figures: dict[str, int] = dict.fromkeys(names, 0)
 
     # --- opening and closing -----------------------------------------------------------------------------------------
 
@@ -176,6 +171,7 @@ class Engine:
     ) -> tuple[Transaction, str]:
         """Send a request and wait for the head of its answer. Say `leave` when the answer was handed on."""
         self._check_entry(headers)
+        await self._check_entry_elsewhere(headers)
         route = self._routes.find(method, target)
         if route is not None:
             return await self._read(
@@ -206,12 +202,14 @@ class Engine:
         return transaction, asked.transaction
 
     def _check_entry(self, headers: Headers) -> None:
-        """ReEntry if a server that processes a request asks its own domain (continuity rule 13)."""
-        if self._under_way.keeps_traces:
-            trace = next((value for name, value in headers if name == b"traceparent"), b"")
-            running = self._under_way.traced(trace)
-            if running is not None:
-                raise ReEntry(f"this request belongs to transaction {running}, which still runs in this domain; nothing was sent")
+        """ReEntry if a server that processes a request of this engine asks its own domain (continuity rule 13)."""
+        if self._under_way.keeps_traces and (running := self._under_way.traced(trace_in(headers))):
+            raise ReEntry(running)
+
+    async def _check_entry_elsewhere(self, headers: Headers) -> None:
+        """The same for a request that another engine has taken: the listeners know it."""
+        if self._under_way.keeps_traces and (trace := trace_in(headers)) and (running := await self.servers.running(trace)):
+            raise ReEntry(running)
 
     async def _read(self, route: Route, content: Content, session: str) -> tuple[Transaction, str]:
         self.figures["reads"] += 1
@@ -265,16 +263,10 @@ class Engine:
         self.figures["requests"] += 1
         digest = request.digest_of(method, target, headers, body, self._credentials)
         return Request(
-            transaction=number or f"{self.start}-{self._numbers:x}",
-            domain=self.domain.name,
-            session=session,
-            sequence=self._sessions.next(session),
-            key=key or secrets.token_urlsafe(16),
-            digest=digest,
-            engine=self.name,
-            start=self.start,
-            content=Content(method, target, headers, body, time.time_ns() // 1000, secrets.randbits(63)),
-        )
+            transaction=number or f"{self.start}-{self._numbers:x}", domain=self.domain.name, session=session,
+            sequence=self._sessions.next(session), key=key or secrets.token_urlsafe(16), digest=digest, engine=self.name,
+            start=self.start, content=Content(method, target, headers, body, time.time_ns() // 1000, secrets.randbits(63)),
+        )  # fmt: skip
 
     async def _send(self, asked: Request) -> None:
         """Send a request after the one before of its session was receipted (continuity rule 16)."""
@@ -331,16 +323,17 @@ class Engine:
         log.info("the listener of %s, site %s, is linked", server.name, server.site or "-")
 
     def heard(self, link: ListenerLink, message: Message) -> None:
+        assert link.hello is not None
         if isinstance(message, Answered):
-            assert link.hello is not None
             self._take(link.hello.server, message.part)
         elif isinstance(message, State):
             server = self.servers.hear(link, message)
             self._heard.set()
             if server is not None:
                 self._under_way.lose(server.name, "removed")
+        elif isinstance(message, Running):
+            self.servers.heard_running(link.hello.server, message)
         elif isinstance(message, Seen):
-            assert link.hello is not None
             self._sessions.seen(message.session, link.hello.server)
 
     def went(self, link: ListenerLink) -> None:

@@ -9,14 +9,17 @@ The engine keeps nothing of this: an engine that starts hears it from all listen
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 
 from holdfast.continuity.link.answer_server import ListenerLink
-from holdfast.continuity.link.frame import Hello, State
+from holdfast.continuity.link.frame import Hello, Running, State, Traced
 from holdfast.continuity.machines.membership import Membership
 
 # Several heartbeats: a listener that is busy for a moment stays current.
 FRESH_SECONDS = 2.0
+# A listener that does not say in time whether a trace is under way is not waited for.
+TRACED_SECONDS = 1.0
 
 
 class Server:
@@ -37,11 +40,30 @@ class Server:
         return self.role == "server" and self.state.state == "current" and now - self.heard_at < FRESH_SECONDS
 
 
+class Question:
+    """A question to several listeners, answered when one has found something, or all have answered."""
+
+    def __init__(self, asked: list[str]) -> None:
+        self.found = ""
+        self.done = asyncio.Event()
+        self._left = set(asked)
+        if not asked:
+            self.done.set()
+
+    def hear(self, server: str, found: str) -> None:
+        self._left.discard(server)
+        self.found = self.found or found
+        if self.found or not self._left:
+            self.done.set()
+
+
 class Servers:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._servers: dict[str, Server] = {}
         self._bytes_passed = 0
+        self._questions = 0
+        self._asked: dict[str, Question] = {}
         self.members = Membership()  # the newest that any listener has told
 
     def __iter__(self) -> Iterator[Server]:
@@ -98,6 +120,31 @@ class Servers:
     def shadows(self) -> list[str]:
         """Servers that get everything and never answer (17)."""
         return [server.name for server in self._servers.values() if server.role == "shadow" and server.state.state == "current"]
+
+    async def running(self, trace: str) -> str:
+        """The transaction of a trace that is under way at any server, by what all linked listeners say; "" for none.
+
+        The listener of the server that asks its own domain has the transaction under way, whichever engine took it. Nothing is
+        appended before it has answered, so that all servers see the same: no request.
+        """
+        self._questions += 1
+        number = str(self._questions)
+        question = self._asked[number] = Question([each.name for each in self])
+        for each in self:
+            each.link.send(Traced(number, trace))
+        try:
+            async with asyncio.timeout(TRACED_SECONDS):
+                await question.done.wait()
+        except TimeoutError:
+            pass
+        finally:
+            del self._asked[number]
+        return question.found
+
+    def heard_running(self, server: str, told: Running) -> None:
+        question = self._asked.get(told.number)
+        if question is not None:
+            question.hear(server, told.transaction)
 
     def silent(self) -> list[Server]:
         """Servers that call themselves current and were not heard for too long."""

@@ -27,8 +27,10 @@ from holdfast.continuity.link.frame import (
     Read,
     Resume,
     Roll,
+    Running,
     State,
     Stop,
+    Traced,
     Welcome,
 )
 from holdfast.errors import ProtocolError
@@ -64,6 +66,9 @@ class Ears(Protocol):
     def resume(self, link: AnswerLink, asked: Resume) -> None: ...
 
     def stop_stream(self, number: str) -> None: ...
+
+    def traced(self, trace: str) -> str:
+        """The transaction of this trace that is under way; "" for none."""
 
 
 class AnswerLink(asyncio.Protocol):
@@ -224,6 +229,8 @@ class AnswerLink(asyncio.Protocol):
             self._ears.resume(self, message)
         elif isinstance(message, Stop):
             self._ears.stop_stream(message.number)
+        elif isinstance(message, Traced):
+            self.send(Running(message.number, self._ears.traced(message.trace)))
         elif isinstance(message, Roll):
             self.say_state(with_members=True)
 

@@ -4,8 +4,8 @@
     │ length  u32  │ crc-32c u32  │ msgpack: a tagged array       │   length counts the message alone; big-endian
     └──────────────┴──────────────┴──────────────────────────────┘
 
-    listener ──▶ engine     Hello, Answered, State, Seen
-    engine ──▶ listener     Welcome, Read, Stop, Resume, Roll, Goodbye
+    listener ──▶ engine     Hello, Answered, State, Seen, Running
+    engine ──▶ listener     Welcome, Read, Stop, Resume, Roll, Traced, Goodbye
 
 A listener dials only engines that are registered in the topic, and goes on only if the start id in `Welcome` is the one that is
 registered: no bodies go to a port that another program has taken (continuity rule 17). An engine goes on only with listeners of
@@ -109,7 +109,21 @@ class Stop(_Message, frozen=True, tag=10):
     number: str
 
 
-Message = Hello | Welcome | Goodbye | Answered | State | Seen | Read | Resume | Roll | Stop
+class Traced(_Message, frozen=True, tag=20):
+    """A request has come with this trace: say whether a transaction of it is under way at your server (continuity rule 13)."""
+
+    number: str
+    trace: str
+
+
+class Running(_Message, frozen=True, tag=21):
+    """The answer to `Traced`: the transaction; "" if none is under way."""
+
+    number: str
+    transaction: str
+
+
+Message = Hello | Welcome | Goodbye | Answered | State | Seen | Read | Resume | Roll | Stop | Traced | Running
 HEARTBEAT_SECONDS = 0.2
 
 _encoder = msgspec.msgpack.Encoder()

@@ -368,6 +368,9 @@ class Listener:
     def stop_stream(self, number: str) -> None:
         self._questions.stop_stream(number)
 
+    def traced(self, trace: str) -> str:
+        return self.requests.traced(trace)
+
     def resume(self, link: AnswerLink, asked: Resume) -> None:
         self._questions.resume(link, asked)
 

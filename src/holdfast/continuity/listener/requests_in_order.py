@@ -29,6 +29,7 @@ from holdfast.continuity.listener.server_call import ServerCall
 from holdfast.continuity.listener.server_connection import CallFailed
 from holdfast.continuity.listener.server_trust import ServerTrust
 from holdfast.continuity.machines.doubt import Decision, Doubt
+from holdfast.continuity.machines.effects import trace_of
 from holdfast.continuity.machines.known_keys import Clash, Judgement, Known, New
 from holdfast.continuity.machines.order import Order
 from holdfast.continuity.request import Request
@@ -315,6 +316,10 @@ class RequestsInOrder:
         """Call no more: the state of the server is not to be trusted."""
         self.needs_rebuild = self.needs_rebuild or reason
         self._changed()
+
+    def traced(self, trace: str) -> str:
+        """The transaction with this trace that is not finished here; "" for none."""
+        return next((each for each in self._transactions if trace_of(each) == trace), "")
 
     def has_come_to(self, transaction: str) -> bool:
         """Whether a transaction is under way, or is the one that was answered last, or came after it."""

@@ -28,7 +28,7 @@ import msgspec
 from holdfast.continuity.answer import Head
 from holdfast.continuity.domain import EffectRule
 from holdfast.continuity.machines.routes import fitting
-from holdfast.continuity.request import DIGEST_BYTES
+from holdfast.continuity.request import DIGEST_BYTES, Headers
 
 How = Literal["trace", "answer", "turn"]
 _TRACEPARENT = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?\Z")
@@ -74,6 +74,12 @@ class Unattributed(NamedTuple):
 def trace_of(transaction: str) -> str:
     """The trace id with which a server is called, and which its own calls carry on."""
     return blake2b(transaction.encode(), digest_size=16, person=b"holdfast trace").hexdigest()
+
+
+def trace_in(headers: Headers) -> str:
+    """The trace id in the headers of a request; "" if they have none."""
+    found = next((_TRACEPARENT.match(value) for name, value in headers if name == b"traceparent"), None)
+    return found[1].decode() if found is not None else ""
 
 
 def attribute(traceparent: bytes, running: Collection[str], is_domain_order: bool) -> Attributed | Unattributed:
