@@ -3,6 +3,8 @@
     level       continuous, fault-tolerant, single or stopped, as the members and their sites allow
     servers     site, role, state, lag, how often it was first, what is in doubt, keys kept
     engines     how many there are, and how many are ready
+    carriers    who carries effects out: how many wait, are under way, are in doubt, and how many results are kept
+    attention   what an operator is to look at, and what to do
 
 The log of requests is at one site until there is a cluster: so the level is never called continuous before.
 """
@@ -15,6 +17,7 @@ from typing import Any
 from holdfast.client.client import Client
 from holdfast.continuity import register, roll_call
 
+CARRIER = ("name", "waiting", "under_way", "in_doubt", "results", "in_doubt_keys")
 COUNTED = ("requests", "reads", "answered", "refused", "not_answered", "disagreements", "under_way")
 
 
@@ -28,6 +31,7 @@ async def ask(client: Client, name: str) -> dict[str, Any]:
 def summary(name: str, servers_min: int, parts: list[dict[str, Any]]) -> dict[str, Any]:
     engines = [each for each in parts if each["part"] == "engine"]
     listeners = {each["name"]: each for each in parts if each["part"] == "listener"}
+    carriers = [{name: each[name] for name in CARRIER} for each in parts if each["part"] == "carrier"]
     seen = {each["server"]: each for engine in engines for each in engine["servers"]}
     servers = [_server(server, listeners.get(server, {}), engines) for server in sorted({*listeners, *seen})]
     current = [each for each in servers if each["state"] == "current" and each["role"] == "server"]
@@ -38,7 +42,11 @@ def summary(name: str, servers_min: int, parts: list[dict[str, Any]]) -> dict[st
         "engines_ready": sum(each["is_ready"] for each in engines),
         **{count: sum(each.get(count, 0) for each in engines) for count in COUNTED},
         "servers": servers,
-        "attention": [sentence for each in servers for sentence in _attention(each)],
+        "carriers": carriers,
+        "attention": [
+            *(sentence for each in servers for sentence in _attention(each)),
+            *(sentence for each in carriers for sentence in _in_doubt(each)),
+        ],
     }
 
 
@@ -72,6 +80,11 @@ def _attention(server: dict[str, Any]) -> Iterator[str]:
             f"the state of server {server['server']} is unknown: {server['unknown']}. Start its listener with --probe PATH, or"
             " have it rebuilt"
         )
+
+
+def _in_doubt(carrier: dict[str, Any]) -> Iterator[str]:
+    for key in carrier["in_doubt_keys"]:
+        yield f"nobody can tell whether effect {key} was carried out. Look at the far side, and say `holdfast domain settle`"
 
 
 def level(current: int, server_sites: set[str], engine_sites: set[str], servers_min: int, log_sites: int = 1) -> str:

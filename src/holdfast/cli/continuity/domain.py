@@ -41,6 +41,7 @@ ReadRoute = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Delete it although requests wait in it.")]
 
 STATUS_COLUMNS = ("server", "site", "role", "state", "finished", "lag", "first", "in_doubt", "keys")
+CARRIER_COLUMNS = ("name", "waiting", "under_way", "in_doubt", "results")
 
 group = typer.Typer(
     help="Create, list, show and delete domains: applications whose requests several servers process.",
@@ -135,6 +136,8 @@ def status(name: DomainName, url: Url = URL_DEFAULT, timeout: Timeout = None, js
         return
     show({key: value for key, value in told.items() if not isinstance(value, list)}, as_json=False)
     show_rows(told["servers"], STATUS_COLUMNS, as_json=False)
+    if told["carriers"]:
+        show_rows(told["carriers"], CARRIER_COLUMNS, as_json=False)
     for sentence in told["attention"]:
         typer.echo(f"! {sentence}")
 

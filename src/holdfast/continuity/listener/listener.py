@@ -207,7 +207,7 @@ class Listener:
         if self._egress is not None or self.domain.effects:
             self._server.effects = await CallsWithEffects(
                 self.client, self.domain, self.server, is_certain=lambda: self._is_joined, stop_rebuild=self._stop_rebuild,
-                is_replaying=lambda: self.state_now == "rebuilding", address=self._egress,
+                is_replaying=lambda: self.state_now == "rebuilding", place_of=self.requests.place_of, address=self._egress,
             ).open()  # fmt: skip
 
     def _stop_rebuild(self, reason: str) -> None:

@@ -321,6 +321,11 @@ class RequestsInOrder:
         """The transaction with this trace that is not finished here; "" for none."""
         return next((each for each in self._transactions if trace_of(each) == trace), "")
 
+    def place_of(self, transaction: str) -> int:
+        """The place of a transaction that is under way; 0 if it is not."""
+        entry = self._transactions.get(transaction)
+        return entry.place if entry is not None else 0
+
     def has_come_to(self, transaction: str) -> bool:
         """Whether a transaction is under way, or is the one that was answered last, or came after it."""
         place, newest = self._store.place_of(transaction), self._store.place_of(self._store.newest_done())
