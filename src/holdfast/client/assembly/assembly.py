@@ -12,6 +12,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec.structs import replace
+
 from holdfast.client.receipt import EventIds, Receipts, naming
 from holdfast.client.sending.batch_builder import Kind
 from holdfast.destination import command
@@ -44,6 +46,12 @@ class Part:
         self.kind: Kind = kind
         self.command = encoded
 
+    def move_to(self, session: str) -> None:
+        """It is a part of an assembly of this session from now on."""
+        made, payload = command.decode(self.command)
+        assert isinstance(made, command.Part)
+        self.command = command.encode(replace(made, session=session), payload)
+
 
 class Assembly:
     """One transaction or large event. Nothing is sent before the first part or the commit."""
@@ -63,6 +71,7 @@ class Assembly:
         self._outcome: asyncio.Future[Answer] | None = None
         self._token = 0
         self._was_asked = False
+        self._has_receipt = False
 
     # --- parts -------------------------------------------------------------------------------------------------------
 
@@ -91,6 +100,7 @@ class Assembly:
             self.error = self.error or receipt
             return
         self.proof = (receipt.copies, receipt.is_synced)
+        self._has_receipt = True
 
     # --- deciding ----------------------------------------------------------------------------------------------------
 
@@ -187,6 +197,11 @@ class Assembly:
             self._all.forget(self)
 
     # --- links -------------------------------------------------------------------------------------------------------
+
+    @property
+    def may_be_repeated(self) -> bool:
+        """All its parts are still here, and no commit was asked: it can begin once more in another session."""
+        return not self._has_receipt and not self._was_asked and self.error is None
 
     def link_is_new(self) -> None:
         self._token = 0
