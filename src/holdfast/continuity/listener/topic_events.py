@@ -11,6 +11,7 @@ records up to the place without a gap are judged again from the store. The rest 
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -62,7 +63,7 @@ class TopicEvents:
         self.bytes = 0  # of the events that passed
         self._snapshot = snapshot
         self.contained = 0  # so many of the next events are finished, here or in the snapshot that the store was made from
-        self._passed: dict[int, None] = {}  # positions of the newest of them
+        self._passed: OrderedDict[int, None] = OrderedDict()  # positions of the newest of them
         self._start = start
         self.has_joined = False  # its own joining was received: what comes now is of this life
         self.keys = KnownKeys(round(domain.keys_kept * 1e6), partial(mapped, store.folder))
@@ -93,7 +94,7 @@ class TopicEvents:
             self.contained -= 1
             self._passed[event.position] = None
             if len(self._passed) > PASSED_MAX:
-                del self._passed[next(iter(self._passed))]
+                self._passed.popitem(last=False)
             return self._requests.confirm_again(0, event)
         self.bytes += event.size
         recorded = self._store.place_at(event.position)

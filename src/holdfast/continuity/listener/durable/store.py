@@ -24,6 +24,8 @@ from __future__ import annotations
 
 import errno
 import os
+from array import array
+from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -74,8 +76,9 @@ class Store:
         self._kept_bytes = kept_bytes
         self._file_max = max(4096, min(FILE_BYTES_MAX, kept_bytes // 16))
         self._at: dict[int, int] = {}  # where the answer of a place is: number of the file, and offset
-        self._transactions: dict[str, int] = {}
-        self._positions: dict[int, int] = {}
+        self._places: dict[int, array[int]] = {}  # of the answers in each file
+        self._transactions: OrderedDict[str, int] = OrderedDict()
+        self._positions: OrderedDict[int, int] = OrderedDict()
         self._sizes: dict[int, int] = {}  # answer files, and their bytes
         self._readers: dict[int, int] = {}
         self._keys = KeyFiles(folder)
@@ -195,11 +198,11 @@ class Store:
     def _enter(self, record: Record, number: int, offset: int, has_answer: bool) -> None:
         if has_answer:
             self._at[record.place] = number << _OFFSET_BITS | offset
+            self._places.setdefault(number, array("Q")).append(record.place)
         self._transactions[record.transaction] = self._positions[record.position] = record.place
-        if len(self._positions) > RECENT_MAX:
-            del self._positions[next(iter(self._positions))]
-        if len(self._transactions) > RECENT_MAX:
-            del self._transactions[next(iter(self._transactions))]
+        for recent in (self._positions, self._transactions):
+            if len(recent) > RECENT_MAX:
+                recent.popitem(last=False)  # a plain dict would look through all that were taken out before
         if record.place > self.finished:
             self._beyond.add(record.place)
             while self.finished + 1 in self._beyond:
@@ -310,7 +313,8 @@ class Store:
         del self._sizes[number]
         if number in self._readers:
             os.close(self._readers.pop(number))
-        self._at = {place: at for place, at in self._at.items() if at >> _OFFSET_BITS != number}
+        for place in self._places.pop(number, ()):
+            self._at.pop(place, None)
 
     def forgettable(self, before_us: int) -> list[int]:
         """The files of keys that may be forgotten: all keys in them are older than this."""
