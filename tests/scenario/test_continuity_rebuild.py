@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.continuity import domain_status, request
+from holdfast.continuity import domain_status, register, request
 from holdfast.continuity.answer import Answer, Head
-from holdfast.continuity.domain import Domain, LagLimit
-from holdfast.continuity.errors import NotTaken
+from holdfast.continuity.domain import HISTORY, Domain, LagLimit
+from holdfast.continuity.errors import NotTaken, StoreDamaged
 from holdfast.continuity.listener.listener import Listener
 from holdfast.continuity.listener.rebuild import upkeep
 from holdfast.continuity.request import Content
@@ -178,6 +178,28 @@ async def test_a_rebuild_that_was_interrupted_is_begun_again_at_the_next_start(t
 
     assert resets == [2]
     assert (account.targets, answer.body) == (["/a", "/b"], b"2")
+
+
+async def test_a_store_that_has_more_than_the_topic_is_refused_or_rebuilt(tmp_path: Path) -> None:
+    url, account, resets = f"memory:rebuild-{next(_numbers)}", Account(), list[str]()
+
+    async def reset(snapshot: str) -> None:
+        resets.append(snapshot)
+        account.targets.clear()
+
+    async with asking_engine(url, Domain(name="shop")) as engine:
+        async with listening(url, account, tmp_path / "s"):
+            for _ in range(20):
+                await engine.answer(await engine.send("/old"))
+        await register.delete(engine.client, "shop", force=True)
+    async with asking_engine(url, Domain(name="shop")) as engine:
+        await engine.client.create_subscription("domain.shop.requests", "server.one", like=HISTORY)
+        with pytest.raises(StoreDamaged, match="--reset"):
+            await Listener(url, "shop", "one", call=account, store=tmp_path / "s").open()
+        async with listening(url, account, tmp_path / "s", reset=reset):
+            answer = await engine.answer(await engine.send("/new"))
+
+    assert (resets, account.targets, answer.body) == ([""], ["/new"], b"1")
 
 
 # --- servers that lag --------------------------------------------------------------------------------------------------

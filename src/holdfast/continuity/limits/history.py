@@ -20,6 +20,12 @@ async def begins_after(client: Client, domain: Domain) -> int:
     return found[0]["confirmed"] if found else 0
 
 
+async def newest_place(client: Client, domain: Domain) -> int | None:
+    """The place of the newest event of the topic; None if there is no history."""
+    found = [each for each in await client.subscriptions(domain.requests) if each["name"] == HISTORY]
+    return found[0]["accepted"] if found else None
+
+
 async def give_up(client: Client, domain: Domain, place: int) -> int:
     """Confirm the history up to a place, or a portion of it; how many events. Another listener that does so goes first."""
     if await begins_after(client, domain) >= place:

@@ -59,7 +59,8 @@ def judge(
     everyone = min((each.snapshot for each in members.values()), default=0)
     if part < FORCED:
         return Judgement(everyone, False)
-    is_forced = can_take and members[server].state == "current" and since_snapshot.part_of(limit) >= NEWER
+    is_current = server in members and members[server].state == "current"
+    is_forced = can_take and is_current and since_snapshot.part_of(limit) >= NEWER
     if part < 1.0:
         return Judgement(everyone, is_forced)
     current = [each.snapshot for each in members.values() if each.state == "current" and each.role == "server" and each.snapshot]

@@ -8,7 +8,6 @@ import logging
 from holdfast.client.client import Client
 from holdfast.client.receiving.incoming import Incoming
 from holdfast.continuity.domain import HISTORY, Domain, subscription_of
-from holdfast.continuity.errors import StoreDamaged
 from holdfast.continuity.listener.requests_in_order import RequestsInOrder
 from holdfast.continuity.listener.topic_events import TopicEvents
 from holdfast.errors import Closed, Damaged, HoldfastError, NoSuchSubscription
@@ -30,14 +29,12 @@ class Reception:
 
     async def open(self, finished: int) -> int:
         """Take the subscription over: the listener that had it before is gone, or is to go. How many of the events that come
-        first are finished, if everything up to this place is. StoreDamaged if the topic has not come so far."""
+        first are finished, if everything up to this place is."""
         self._incoming = await self._subscribed()
         found = {each["name"]: each for each in await self._client.subscriptions(self._domain.requests)}
         if HISTORY not in found:
             return 0
         newest, waiting = found[HISTORY]["accepted"], found[subscription_of(self._server)]["waiting"]
-        if finished > newest:
-            raise StoreDamaged(f"the store has finished place {finished}, and the topic has {newest}; rebuild this server")
         return max(0, waiting - (newest - finished))
 
     async def _subscribed(self) -> Incoming:

@@ -79,6 +79,7 @@ class Rebuild:
             return str(problem)
         try:
             reason = await self._ensure_subscription(is_new=not store.opened.last)
+            reason = reason or await self._past_the_topic(store.finished)
         except BaseException:
             store.close()
             raise
@@ -89,6 +90,16 @@ class Rebuild:
         if reason:
             store.close()
         return reason or store
+
+    async def _past_the_topic(self, finished: int) -> str:
+        """Why the server must be rebuilt, if its store has more than the topic: Holdfast was restored, or the domain is new."""
+        newest = await history.newest_place(self._client, self._domain)
+        if newest is None or finished <= newest:
+            return ""
+        reason = f"its store has finished place {finished}, and the topic has come to {newest}"
+        if not self.is_possible:
+            raise StoreDamaged(f"{reason}; rebuild this server: start its listener with --reset, or with an empty store")
+        return reason
 
     def _opened(self, boot: bytes) -> Store:
         return Store.open(self._folder, self._domain.name, self._server, boot, self._domain.answers_bytes)
