@@ -1,7 +1,7 @@
 """The status of a domain: what its engines and listeners say at a roll call, put together.
 
     level       continuous, fault-tolerant, single or stopped, as the members and their sites allow
-    servers     site, role, state, lag, how often it was first, what is in doubt, keys kept
+    servers     site, role, state, lag, how often it was first, what is in doubt, keys kept, what is held against it
     engines     how many there are, and how many are ready
     carriers    who carries effects out: how many wait, are under way, are in doubt, and how many results are kept
     attention   what an operator is to look at, and what to do
@@ -65,6 +65,7 @@ def _server(name: str, told: dict[str, Any], engines: list[dict[str, Any]]) -> d
         "keys": known.get("keys", 0),
         "needs_rebuild": known.get("needs_rebuild", ""),
         "unknown": known.get("unknown", ""),
+        "held_against": _held_against([engine.get("kinds", {}).get(name, {}) for engine in engines]),
     }
 
 
@@ -85,6 +86,11 @@ def _attention(server: dict[str, Any]) -> Iterator[str]:
 def _in_doubt(carrier: dict[str, Any]) -> Iterator[str]:
     for key in carrier["in_doubt_keys"]:
         yield f"nobody can tell whether effect {key} was carried out. Look at the far side, and say `holdfast domain settle`"
+
+
+def _held_against(told: list[dict[str, int]]) -> dict[str, int]:
+    """What engines hold against a server (26): wrong, late, silent, link lost, in doubt; and how often."""
+    return {kind: sum(each.get(kind, 0) for each in told) for kind in sorted({kind for each in told for kind in each})}
 
 
 def level(current: int, server_sites: set[str], engine_sites: set[str], servers_min: int, log_sites: int = 1) -> str:

@@ -98,7 +98,7 @@ class PartOutbox:
             return
         part.assembly.fragments_in_flight -= part.is_fragment
         if error is None or isinstance(error, HoldfastError):
-            part.assembly.receipted(error or done.result())
+            part.assembly.receipted(part, error or done.result())
         part.assembly.ask_if_due()
         self.flush()
 
@@ -142,6 +142,7 @@ class PartOutbox:
         """Go on, on a new link of the same session: send parts without a receipt again, in order, and ask for commits again."""
         wanted = [part for part in self._outbox.take_back() if part.assembly.error is None]
         for part in wanted:
+            part.is_again = True
             part.assembly.unsent += 1
         self._outbox.go_first(wanted)
         for assembly in list(self._pending.values()):

@@ -17,7 +17,7 @@ import secrets
 import ssl
 import time
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from holdfast.client.client import Client, connect
 from holdfast.continuity import register, request, roll_call
@@ -29,11 +29,12 @@ from holdfast.continuity.engine.reads import Reads
 from holdfast.continuity.engine.registration import Registration
 from holdfast.continuity.engine.servers import Servers
 from holdfast.continuity.engine.sessions import Sessions
+from holdfast.continuity.engine.sockets import PassedSocket, Sockets
 from holdfast.continuity.engine.under_way import Transaction, UnderWay
 from holdfast.continuity.errors import NotAnswered, NotTaken, ReEntry
 from holdfast.continuity.limits.removal import Removal
 from holdfast.continuity.link.answer_server import AnswerServer, ListenerLink
-from holdfast.continuity.link.frame import Answered, Message, Running, Seen, State
+from holdfast.continuity.link.frame import Answered, Message, Running, Seen, SocketFrame, SocketOpened, State
 from holdfast.continuity.link.frame import Resume as ResumeFrame
 from holdfast.continuity.machines.effects import trace_in
 from holdfast.continuity.machines.gathering import Decided, End, Gathering, Resume
@@ -97,9 +98,10 @@ class Engine:
             self._topic = self.client.topic(self.domain.requests)
             self._credentials = frozenset(name.lower().encode() for name in self.domain.credentials)
             self._given = GivenAnswers(self._topic)
-            self._disagreements = Disagreements(self._topic, self.client.topic(self.domain.disagreements))
+            self._disagreements = Disagreements(self._domain_name, self._topic, self.client.topic(self.domain.disagreements))
             self._routes = Routes(self.domain.routes)
             self._reads = Reads(self.domain, self.start, self.servers, self._under_way, self._loop_time)
+            self.sockets = Sockets(self.start, self.domain.answer_timeout)
             self._server = AnswerServer(self, self.domain.name, self.name, self.start)
             _, port = await self._server.listen(*self._answers, self._tls)
             told = {
@@ -170,8 +172,7 @@ class Engine:
         self, method: str, target: str, headers: Headers, body: bytes, *, session: str = "", key: str = "", number: str = ""
     ) -> tuple[Transaction, str]:
         """Send a request and wait for the head of its answer. Say `leave` when the answer was handed on."""
-        self._check_entry(headers)
-        await self._check_entry_elsewhere(headers)
+        await self._check_entry(headers)
         route = self._routes.find(method, target)
         if route is not None:
             return await self._read(
@@ -179,11 +180,10 @@ class Engine:
             )
         expected = self._expected()
         asked = self._make(method, target, headers, body, session, key, number)
-        now = self._loop_time()
         domain = self.domain
         gathering = Gathering(
-            asked.transaction, expected, domain.answer, domain.error_wait, now, answer_timeout=domain.answer_timeout,
-            shadows=self.servers.shadows(),
+            asked.transaction, expected, domain.answer, domain.error_wait, self._loop_time(),
+            answer_timeout=domain.answer_timeout, shadows=self.servers.shadows(),
         )  # fmt: skip
         transaction = Transaction(asked.transaction, gathering, asked.key)
         self._under_way.begin(asked.transaction, transaction)
@@ -201,15 +201,13 @@ class Engine:
         self._note(transaction, session)
         return transaction, asked.transaction
 
-    def _check_entry(self, headers: Headers) -> None:
-        """ReEntry if a server that processes a request of this engine asks its own domain (continuity rule 13)."""
-        if self._under_way.keeps_traces and (running := self._under_way.traced(trace_in(headers))):
-            raise ReEntry(running)
-
-    async def _check_entry_elsewhere(self, headers: Headers) -> None:
-        """The same for a request that another engine has taken: the listeners know it."""
-        if self._under_way.keeps_traces and (trace := trace_in(headers)) and (running := await self.servers.running(trace)):
-            raise ReEntry(running)
+    async def _check_entry(self, headers: Headers) -> None:
+        """ReEntry if a server that processes a request asks its own domain (continuity rule 13). Of a request that another engine
+        has taken, the listeners know."""
+        if self._under_way.keeps_traces and (trace := trace_in(headers)):
+            running = self._under_way.traced(trace) or await self.servers.running(trace)
+            if running:
+                raise ReEntry(running)
 
     async def _read(self, route: Route, content: Content, session: str) -> tuple[Transaction, str]:
         self.figures["reads"] += 1
@@ -227,6 +225,14 @@ class Engine:
             raise NotAnswered(transaction.error.status, transaction.error.reason, transaction.number, "")
         self._note(transaction, session)
         return transaction, transaction.number
+
+    async def open_socket(self, target: str, headers: Headers, session: str) -> tuple[PassedSocket, SocketOpened]:
+        """A WebSocket at one current server, for a route that is declared as a stream. Say `sockets.leave` at its end."""
+        await self._check_entry(headers)
+        self.figures["reads"] += 1
+        self._expected()
+        place = self._sessions.get(session).place if session else 0
+        return await self.sockets.open(Content("GET", target, headers), place, self.servers.current())
 
     def leave(self, number: str) -> None:
         """The answer of this transaction was handed on, or its client has left."""
@@ -330,17 +336,23 @@ class Engine:
             server = self.servers.hear(link, message)
             self._heard.set()
             if server is not None:
-                self._under_way.lose(server.name, "removed")
+                self._lose(server.name, "removed")
         elif isinstance(message, Running):
             self.servers.heard_running(link.hello.server, message)
         elif isinstance(message, Seen):
             self._sessions.seen(message.session, link.hello.server)
+        elif isinstance(message, SocketFrame):
+            self.sockets.hear(link.hello.server, message)
 
     def went(self, link: ListenerLink) -> None:
         server = self.servers.leave(link)
         if server is not None:
             log.info("the link of %s is gone", server.name)
-            self._under_way.lose(server.name, "link lost")
+            self._lose(server.name, "link lost")
+
+    def _lose(self, server: str, kind: Literal["link lost", "removed"]) -> None:
+        self._under_way.lose(server, kind)
+        self.sockets.lose(server, "its link is lost" if kind == "link lost" else "it is not current any more")
 
     def _take(self, server: str, part: Part) -> None:
         transaction = self._under_way.get(part.transaction)
@@ -358,7 +370,7 @@ class Engine:
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             for server in self.servers.silent():
-                self._under_way.lose(server.name, "link lost")
+                self._lose(server.name, "link lost")
 
     # --- comparison and records --------------------------------------------------------------------------------------
 
@@ -369,6 +381,7 @@ class Engine:
 
     def _decide(self, transaction: Transaction, decided: Decided) -> None:
         """All servers have answered, or had the time to."""
+        self.servers.hold_against(decided.kinds)
         if transaction.is_comparable and (decided.named or "wrong" in decided.kinds.values()):
             self.figures["disagreements"] += 1
             self._disagreements.add(transaction, decided)
@@ -377,13 +390,5 @@ class Engine:
         """The answer to a roll call."""
         return {
             "part": "engine", "name": self.name, "site": self.site, "start": self.start, "is_ready": self.is_ready,
-            "under_way": len(self._under_way), **self.figures,
-            "servers": [
-                {
-                    "server": each.name, "site": each.site, "role": each.role, "state": each.state.state,
-                    "finished": each.state.finished, "lag": max(0, self.servers.newest_place - each.state.finished),
-                    "first": each.firsts,
-                }
-                for each in self.servers
-            ],
+            "under_way": len(self._under_way), "kinds": self.servers.kinds, **self.figures, "servers": self.servers.describe(),
         }  # fmt: skip

@@ -10,7 +10,8 @@ The engine keeps nothing of this: an engine that starts hears it from all listen
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from holdfast.continuity.link.answer_server import ListenerLink
 from holdfast.continuity.link.frame import Hello, Running, State, Traced
@@ -20,6 +21,7 @@ from holdfast.continuity.machines.membership import Membership
 FRESH_SECONDS = 2.0
 # A listener that does not say in time whether a trace is under way is not waited for.
 TRACED_SECONDS = 1.0
+SERVERS_KEPT = 256
 
 
 class Server:
@@ -65,6 +67,14 @@ class Servers:
         self._questions = 0
         self._asked: dict[str, Question] = {}
         self.members = Membership()  # the newest that any listener has told
+        self.kinds: dict[str, dict[str, int]] = {}  # what was held against each server, and how often (26)
+
+    def hold_against(self, kinds: Mapping[str, str]) -> None:
+        """Count what is held against servers. Past SERVERS_KEPT names that are new are not counted."""
+        for server, kind in kinds.items():
+            if server in self.kinds or len(self.kinds) < SERVERS_KEPT:
+                counted = self.kinds.setdefault(server, {})
+                counted[kind] = counted.get(kind, 0) + 1
 
     def __iter__(self) -> Iterator[Server]:
         return iter(self._servers.values())
@@ -150,6 +160,16 @@ class Servers:
         """Servers that call themselves current and were not heard for too long."""
         now = self._clock()
         return [each for each in self._servers.values() if each.state.state == "current" and now - each.heard_at >= FRESH_SECONDS]
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Each server, for a roll call."""
+        return [
+            {
+                "server": each.name, "site": each.site, "role": each.role, "state": each.state.state,
+                "finished": each.state.finished, "lag": max(0, self.newest_place - each.state.finished), "first": each.firsts,
+            }
+            for each in self
+        ]  # fmt: skip
 
     @property
     def newest_place(self) -> int:

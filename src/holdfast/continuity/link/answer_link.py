@@ -28,6 +28,8 @@ from holdfast.continuity.link.frame import (
     Resume,
     Roll,
     Running,
+    SocketFrame,
+    SocketOpen,
     State,
     Stop,
     Traced,
@@ -69,6 +71,9 @@ class Ears(Protocol):
 
     def traced(self, trace: str) -> str:
         """The transaction of this trace that is under way; "" for none."""
+
+    def socket(self, link: AnswerLink, asked: SocketOpen | SocketFrame) -> None:
+        """A WebSocket is to be opened, or one that is open goes on."""
 
 
 class AnswerLink(asyncio.Protocol):
@@ -231,6 +236,8 @@ class AnswerLink(asyncio.Protocol):
             self._ears.stop_stream(message.number)
         elif isinstance(message, Traced):
             self.send(Running(message.number, self._ears.traced(message.trace)))
+        elif isinstance(message, SocketOpen | SocketFrame):
+            self._ears.socket(self, message)
         elif isinstance(message, Roll):
             self.say_state(with_members=True)
 

@@ -32,7 +32,7 @@ from holdfast.continuity.effects.calls_with_effects import CallsWithEffects
 from holdfast.continuity.errors import StoreDamaged
 from holdfast.continuity.link import frame
 from holdfast.continuity.link.answer_link import Address, AnswerLink, AnswerLinks
-from holdfast.continuity.link.frame import Hello, Read, Resume, Role, ServerState, State
+from holdfast.continuity.link.frame import Hello, Read, Resume, Role, ServerState, SocketFrame, SocketOpen, State
 from holdfast.continuity.listener.answers import Answers, AnswerStream
 from holdfast.continuity.listener.durable.mark_file import CALLS
 from holdfast.continuity.listener.durable.store import Store
@@ -54,6 +54,7 @@ from holdfast.continuity.machines.change import Change, Effect, Moved, Registere
 from holdfast.continuity.machines.doubt import Doubt, Policy
 from holdfast.continuity.machines.membership import Membership
 from holdfast.continuity.machines.order import Order
+from holdfast.continuity.server_certificate import ServerCertificate
 from holdfast.errors import HoldfastError, NoSuchSubscription, Unavailable
 
 log = logging.getLogger("holdfast.continuity")
@@ -72,37 +73,24 @@ class Listener:
     """The listener of one server. Use it as `async with`; `run` works until `stop`."""
 
     def __init__(
-        self,
-        url: str,
-        domain: str,
-        server: str,
-        *,
-        call: HttpCaller | Handler | str,
-        store: Path,
-        site: str = "",
-        role: Role = "server",
-        in_doubt: Policy = "resend",
-        forgets: bool = False,
-        probe: str = "",
-        reset: Command | None = None,
-        snapshot: Command | None = None,
-        snapshot_every: str = "",
-        tls: ssl.SSLContext | None = None,
-        password: str | None = None,
-        boot: bytes | None = None,
-        egress: tuple[str, int] | None = None,
-    ) -> None:
+        self, url: str, domain: str, server: str, *,
+        call: HttpCaller | Handler | str, store: Path, site: str = "", role: Role = "server",
+        in_doubt: Policy = "resend", forgets: bool = False, probe: str = "",
+        reset: Command | None = None, snapshot: Command | None = None, snapshot_every: str = "",
+        tls: ssl.SSLContext | None = None, password: str | None = None, boot: bytes | None = None,
+        egress: tuple[str, int] | None = None, egress_tls: ServerCertificate | None = None,
+    ) -> None:  # fmt: skip
         """`call`: the server's URL, or a Python handler. `reset` and `snapshot`: how the server is taken back, and how its state
         is written (`rebuild.user_command`); `snapshot_every`: `600s`, or a number of events. `tls`: the context of answer links.
-        `boot`: the id of this start of the machine, if it is not the system's.
-        `egress`: where the server asks for effects; port 0 takes a free one."""
+        `boot`: the id of this start of the machine, if not the system's. `egress`: where the server asks for effects; port 0: a
+        free one."""
         self.server, self.site = checked_name(server, "server"), site
         self.role: Role = role
         self._url, self._password, self._domain_name = url, password, domain
         self._call, self._folder, self._policy, self._forgets, self._probe = call, store, in_doubt, forgets, probe
         self._commands = user_commands(domain, server, reset=reset, snapshot=snapshot)
         self._every = Every.parse(snapshot_every)
-        self._tls, self._egress = tls, egress
+        self._tls, self._egress, self._egress_tls = tls, egress, egress_tls
         self._boot = boot if boot is not None else boot_id()
         self._begin_life()
         self._tasks: list[asyncio.Task[None]] = []
@@ -156,23 +144,19 @@ class Listener:
         self.membership = Membership.decode(members) if members else Membership(domain.servers_min)
         function = pkgutil.resolve_name(domain.compare.function) if domain.compare.function else None
         compare = partial(AnswerStream.compared, rules=domain.compare, function=function)
-        knows_keys = self._policy == "resend"
         self._server = ServerCall(
-            self._call,
-            tells=domain.tell_server,
-            knows_keys=knows_keys,
-            probe=self._probe,
-            timeout=domain.call_timeout,
-            aliases=aliases_in(domain.aliases, store.history()),
-        )
+            self._call, tells=domain.tell_server, knows_keys=self._policy == "resend", probe=self._probe,
+            timeout=domain.call_timeout, aliases=aliases_in(domain.aliases, store.history()),
+        )  # fmt: skip
         hello = Hello(frame.VERSION, domain.name, self.server, self.site, self.role, store.identity.store)
         self.links = AnswerLinks(hello, self, self._tls)
         self.answers = Answers(self.client, self.links, self.membership, self.server, domain.requests)
         self.confirms = LazyConfirm(store, lambda: self.events.place, lambda: self.events.keys.forgotten_us)
         deaths = {place: times - 1 for place, times in store.opened.in_doubt.items()} if self._server.is_in_process else {}
         trust = ServerTrust(
-            forgets=self._forgets, policy=self._policy, probe=self._probe, is_ordered=domain.order == "domain",
-            newest=store.newest_done, has_come_to=lambda number: self.requests.has_come_to(number),
+            forgets=self._forgets, policy=self._policy, probe=self._probe, is_told=domain.tell_server,
+            is_ordered=domain.order == "domain", newest=store.newest_done,
+            has_come_to=lambda one, other: self.requests.has_come_to(one, other),
             is_new=not store.opened.last or is_rebuilt or self._server.is_in_process,
         )  # fmt: skip
         self.requests = RequestsInOrder(
@@ -208,6 +192,7 @@ class Listener:
             self._server.effects = await CallsWithEffects(
                 self.client, self.domain, self.server, is_certain=lambda: self._is_joined, stop_rebuild=self._stop_rebuild,
                 is_replaying=lambda: self.state_now == "rebuilding", place_of=self.requests.place_of, address=self._egress,
+                tls=self._egress_tls,
             ).open()  # fmt: skip
 
     def _stop_rebuild(self, reason: str) -> None:
@@ -260,7 +245,7 @@ class Listener:
 
     async def run(self) -> None:
         """Work until `stop`, or until something fails that cannot be repaired here: a disk, a store."""
-        telling = asyncio.create_task(roll_call.answer_for_ever(self.client, self.domain.name, self.description))
+        telling = asyncio.create_task(roll_call.answer_for_ever(self.client, self.domain.name, self.description, self._show))
         try:
             while await self._live():
                 await self._start_over()
@@ -373,6 +358,12 @@ class Listener:
 
     def resume(self, link: AnswerLink, asked: Resume) -> None:
         self._questions.resume(link, asked)
+
+    def socket(self, link: AnswerLink, asked: SocketOpen | SocketFrame) -> None:
+        self._questions.socket(link, asked)
+
+    def _show(self, transaction: str) -> roll_call.StoredAnswer:
+        return roll_call.StoredAnswer(self.server, self.role, transaction, self._questions.stored(transaction))
 
     def description(self) -> dict[str, Any]:
         """The answer to a roll call."""

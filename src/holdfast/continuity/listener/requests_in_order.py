@@ -326,10 +326,10 @@ class RequestsInOrder:
         entry = self._transactions.get(transaction)
         return entry.place if entry is not None else 0
 
-    def has_come_to(self, transaction: str) -> bool:
-        """Whether a transaction is under way, or is the one that was answered last, or came after it."""
-        place, newest = self._store.place_of(transaction), self._store.place_of(self._store.newest_done())
-        return transaction in self._transactions or (place is not None and newest is not None and place >= newest)
+    def has_come_to(self, transaction: str, other: str) -> bool:
+        """Whether a transaction is under way, or is another one that was finished, or came after it."""
+        place, at = self._store.place_of(transaction), self._store.place_of(other)
+        return transaction in self._transactions or (place is not None and at is not None and place >= at)
 
     def skip(self, transaction: str) -> None:
         """All servers have died of it: it is passed over (continuity rule 14)."""

@@ -29,9 +29,11 @@ import msgspec
 from holdfast.continuity.answer import Answer, Head
 from holdfast.continuity.domain import AliasRule
 from holdfast.continuity.effects.calls_with_effects import CallsWithEffects
+from holdfast.continuity.link.socket_end import OpeningAnswered
 from holdfast.continuity.listener.durable.record import Record, in_order
 from holdfast.continuity.listener.http_caller import HttpCaller, Stream
 from holdfast.continuity.listener.server_connection import CallFailed
+from holdfast.continuity.listener.server_socket import ServerSocket
 from holdfast.continuity.listener.server_trust import ServerTrust
 from holdfast.continuity.machines.aliases import Aliases, UnknownToken
 from holdfast.continuity.machines.doubt import ProbeAnswer
@@ -45,6 +47,8 @@ Handler = Callable[[Content], Awaitable[Answer]]
 REACH_PAUSE_SECONDS = 0.05
 # A server says nothing for long where nothing happens; one that is gone closes its connection.
 STREAM_IDLE_SECONDS = 3_600.0
+# Of these a server may tell the last: so many can be done while a connection is made.
+DONE_KEPT = 1_024
 _FAILED = b"The handler of this request failed.\n"
 
 
@@ -85,7 +89,7 @@ class ServerCall:
     def greet(self, trust: ServerTrust) -> None:
         """Ask the probe on every new connection, before anything else is sent (continuity rule 12)."""
         if self._caller is not None:
-            self._caller.greeting = (trust.greeting, trust.greeted)
+            self._caller.greeting = trust.greeting
 
     @property
     def is_in_process(self) -> bool:
@@ -151,6 +155,17 @@ class ServerCall:
         async with aclosing(self._caller.call_in_parts(content, None, STREAM_IDLE_SECONDS)) as parts:
             async for each in parts:
                 yield each
+
+    async def open_socket(self, content: Content) -> ServerSocket:
+        """A WebSocket at the server. OpeningAnswered if it answers with a status; CallFailed if there is none."""
+        own = self._aliases.incoming(content) if self._aliases is not None else content
+        if isinstance(own, UnknownToken):
+            raise OpeningAnswered(_unknown(own))
+        if self._caller is None:
+            raise CallFailed("refused", "a server that is a Python handler has no WebSocket")
+        if self._caller.greeting is not None:
+            await self._caller.reach(self._timeout)  # a server that was started again is not shown (continuity rule 12)
+        return await ServerSocket.open(self._caller, own, self._timeout)
 
     async def _handle(self, content: Content, headers: Headers) -> Answer:
         assert self._handler is not None

@@ -9,6 +9,8 @@ NEWEST is the transaction that was answered last, below 400: a server that has i
     state    done, running or unknown: what it knows of that transaction. "unknown" means that it has lost it
     last     the number of the last transaction that it has done; with order by domain it is NEWEST, or one in doubt after it
 
+The last two count only with `tell_server`: else the server knows no numbers, and is asked without one.
+
 A server whose state is unknown goes on by its policy: with `rebuild` it is rebuilt; else it is called on, and `domain status`
 says so. A later probe that tells the newest as done makes it known again, and so does a rebuild. Before anything was answered
 there is nothing to lose, and nothing is asked.
@@ -18,6 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from urllib.parse import quote
 
 import msgspec
@@ -45,15 +48,17 @@ class ServerTrust:
         forgets: bool,
         policy: Policy,
         probe: str,
+        is_told: bool,
         is_ordered: bool,
         newest: Callable[[], str],
-        has_come_to: Callable[[str], bool],
+        has_come_to: Callable[[str, str], bool],
         is_new: bool,
     ) -> None:
-        """`is_ordered`: one request after the other, so that the last transaction says all. `newest`: the transaction that was
-        answered last; "" for none. `has_come_to` tells whether a transaction is that one, or later. `is_new`: it was never
-        called, or was just rebuilt."""
+        """`is_told`: it gets the numbers of transactions. `is_ordered`: one request after the other, so that the last transaction
+        says all. `newest`: the transaction that was answered last; "" for none. `has_come_to` tells whether a transaction is
+        another one, or later. `is_new`: it was never called, or was just rebuilt."""
         self._forgets, self._policy, self._probe, self._is_ordered = forgets, policy, probe, is_ordered
+        self._is_told = is_told
         self._newest = newest
         self._has_come_to = has_come_to
         self.start: str | None = None  # the id that the server told last
@@ -69,18 +74,20 @@ class ServerTrust:
         """The server has answered a request."""
         self._has_answered = True
 
-    def greeting(self) -> Content | None:
-        """What is asked first on a new connection."""
+    def greeting(self) -> tuple[Content, Callable[[Answer], None]] | None:
+        """What is asked first on a new connection, and who hears the answer; None for nothing."""
         newest = self._newest()
         if not self._probe or not (newest or self._forgets):
             return None
-        return Content("GET", self._probe if self._forgets else f"{self._probe}?transaction={quote(newest)}", [])
+        asks = self._is_told and not self._forgets
+        target = f"{self._probe}?transaction={quote(newest)}" if asks else self._probe
+        return Content("GET", target, []), partial(self.greeted, newest)
 
-    def greeted(self, answer: Answer) -> None:
-        """The probe has answered. CallFailed if the server is not to be called."""
+    def greeted(self, newest: str, answer: Answer) -> None:
+        """The probe has answered, which was asked for this transaction. CallFailed if the server is not to be called."""
         told = self._told(answer)
         before = self.start if self.start is not None or not self._forgets else told.start
-        verdict = server_verdict(before, told.start, self._forgets, self._last_done(told))
+        verdict = server_verdict(before, told.start, self._forgets, self._last_done(told, newest))
         self.start = told.start
         if verdict == "unknown":
             self._become_unknown("it was started again, or may have been, and its probe does not tell what it has done")
@@ -106,13 +113,14 @@ class ServerTrust:
             raise CallFailed("cut", "it tells no start id")
         return told if answer.head.status == 200 or self._forgets else _Told()
 
-    def _last_done(self, told: _Told) -> LastDone | None:
-        if self._forgets:
+    def _last_done(self, told: _Told, newest: str) -> LastDone | None:
+        """Whether it has what was done when it was asked. Other requests may have been done since."""
+        if self._forgets or not self._is_told:
             return None
         if told.state in ("done", "unknown"):
             return "reached" if told.state == "done" else "earlier"
         if told.last is not None and self._is_ordered:
-            return "reached" if self._has_come_to(told.last) else "earlier"
+            return "reached" if self._has_come_to(told.last, newest) else "earlier"
         return None
 
     def lost(self, failure: Failure) -> bool:

@@ -11,6 +11,7 @@ from holdfast.continuity.engine import servers as engine_servers
 from holdfast.continuity.engine.servers import Servers
 from holdfast.continuity.link.frame import Hello, Message, Running, State, Traced
 from holdfast.continuity.machines.membership import Change, Membership
+from tests.waiting import turn_loop
 
 
 class Link:
@@ -74,7 +75,7 @@ async def test_a_trace_that_one_listener_knows_is_found_before_the_others_have_a
     a, b = entered(servers, "a", "b")
 
     asked = asyncio.create_task(servers.running("00ff"))
-    await asyncio.sleep(0)
+    await turn_loop()
     assert a.sent == b.sent == [Traced("1", "00ff")]
     servers.heard_running("b", Running("1", "t7"))
 
@@ -89,7 +90,7 @@ async def test_a_trace_that_nobody_knows_is_not_running_and_a_silent_listener_is
     assert await servers.running("00ff") == ""
     entered(servers, "a", "b")
     asked = asyncio.create_task(servers.running("00ff"))
-    await asyncio.sleep(0)
+    await turn_loop()
     for name in "ab":
         servers.heard_running(name, Running("2", ""))
     assert await asked == ""

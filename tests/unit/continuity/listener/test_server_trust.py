@@ -17,35 +17,37 @@ class Trusting:
 
     def __init__(
         self, *, forgets: bool = False, policy: Policy = "resend", probe: str = "/probe", newest: str = "t9", is_new: bool = True,
-        is_ordered: bool = True,
+        is_ordered: bool = True, is_told: bool = True,
     ) -> None:  # fmt: skip
         self.reasons: list[str] = []
         self.trust = ServerTrust(
-            forgets=forgets, policy=policy, probe=probe, is_ordered=is_ordered, newest=lambda: newest,
-            has_come_to=lambda number: number in ("t9", "t10"), is_new=is_new,
+            forgets=forgets, policy=policy, probe=probe, is_told=is_told, is_ordered=is_ordered, newest=lambda: newest,
+            has_come_to=lambda number, other: number in ("t9", "t10"), is_new=is_new,
         )  # fmt: skip
         self.trust.when_lost(self.reasons.append)
+
+    @property
+    def asked(self) -> str | None:
+        """What it is asked on a new connection."""
+        greeting = self.trust.greeting()
+        return greeting[0].target if greeting is not None else None
 
     def told(self, status: int = 200, **what: str | None) -> str:
         """Have the probe say this; what came of it."""
         body = json.dumps(what).encode()
         try:
-            self.trust.greeted(Answer(Head(status, [], len(body)), body))
+            self.trust.greeted("t9", Answer(Head(status, [], len(body)), body))
         except CallFailed as failure:
             return failure.kind
         return "unknown" if self.trust.unknown else "trusted"
 
 
 def test_a_server_is_asked_for_the_newest_transaction_and_for_nothing_before_it_answered() -> None:
-    asked = Trusting().trust.greeting()
-
-    assert asked is not None
-    assert asked.target == "/probe?transaction=t9"
-    assert Trusting(newest="").trust.greeting() is None
-    assert Trusting(probe="").trust.greeting() is None
-    of_one_that_forgets = Trusting(forgets=True, newest="").trust.greeting()
-    assert of_one_that_forgets is not None
-    assert of_one_that_forgets.target == "/probe"
+    assert Trusting().asked == "/probe?transaction=t9"
+    assert Trusting(newest="").asked is None
+    assert Trusting(probe="").asked is None
+    assert Trusting(forgets=True, newest="").asked == "/probe"
+    assert Trusting(is_told=False).asked == "/probe"
 
 
 def test_a_restart_is_seen_by_the_start_id_and_what_it_has_done_says_the_rest() -> None:
@@ -66,6 +68,14 @@ def test_a_server_that_has_lost_what_it_answered_is_rebuilt_and_not_called(told:
 
     assert server.told(200, **told) == "refused"
     assert "lost" in server.reasons[0]
+
+
+def test_a_server_that_is_told_no_numbers_can_say_only_when_it_was_started() -> None:
+    server = Trusting(is_told=False)
+
+    assert server.told(start="1", state="unknown", last="t3") == "unknown"
+    assert server.told(start="1", state="unknown", last="t3") == "unknown"
+    assert server.reasons == []
 
 
 def test_the_last_transaction_says_nothing_where_requests_run_side_by_side() -> None:
