@@ -227,7 +227,7 @@ class RequestsInOrder:
         await self._confirms.reserve(entry.place)
         decision = entry.decision
         while decision is None or await self._is_to_be_called(entry, decision):
-            if self._is_stopping:
+            if self._is_stopping or entry.place not in self._entries:  # it was skipped meanwhile
                 return
             decision = await self._call(entry)
             if decision is None:
