@@ -80,6 +80,10 @@ class ReEntry(Refused):
 
     code = "re-entry"
 
+    def __init__(self, transaction: str) -> None:
+        sentence = f"this request belongs to transaction {transaction}, which still runs in this domain; nothing was sent"
+        super().__init__(sentence, transaction=transaction)
+
 
 class NotAnswered(OutcomeUnknown):
     """The request was sent, and no server's answer can be given. `status` is that of HTTP. Repeat it with the same key: the

@@ -162,8 +162,8 @@ def listener(
         print_line(config_file.as_toml(context))
         return
     with packages.needed():
-        from holdfast.continuity.listener.http_caller import HttpCaller
         from holdfast.continuity.listener.listener import Listener
+        from holdfast.continuity.listener.server.http_caller import HttpCaller
     from holdfast.node.settings import parse_address
     from holdfast.wire.tls import client_context
 

@@ -32,9 +32,11 @@ from holdfast.continuity.engine.sessions import Sessions
 from holdfast.continuity.engine.sockets import PassedSocket, Sockets
 from holdfast.continuity.engine.under_way import Transaction, UnderWay
 from holdfast.continuity.errors import NotAnswered, NotTaken, ReEntry
+from holdfast.continuity.limits.removal import Removal
 from holdfast.continuity.link.answer_server import AnswerServer, ListenerLink
-from holdfast.continuity.link.frame import Answered, Message, Seen, SocketFrame, SocketOpened, State
+from holdfast.continuity.link.frame import Answered, Message, Running, Seen, SocketFrame, SocketOpened, State
 from holdfast.continuity.link.frame import Resume as ResumeFrame
+from holdfast.continuity.machines.effects import trace_in
 from holdfast.continuity.machines.gathering import Decided, End, Gathering, Resume
 from holdfast.continuity.machines.routes import Routes
 from holdfast.continuity.request import BODY_MAX, Content, Headers, Request
@@ -113,14 +115,14 @@ class Engine:
         except BaseException:
             await self.client.close()
             raise
-        self._tasks = [
-            asyncio.create_task(self._given.publish_for_ever()),
-            asyncio.create_task(self._disagreements.publish_for_ever()),
-            asyncio.create_task(self._registration.receive_for_ever()),
-            asyncio.create_task(self._check_servers()),
-            asyncio.create_task(self._registration.renew_for_ever(lambda: len(self.servers) > 0)),
-            asyncio.create_task(roll_call.answer_for_ever(self.client, self.domain.name, self.description)),
-        ]
+        removal = Removal(self.client, self.domain, lambda: self.servers.members)
+        works = (
+            self._given.publish_for_ever(), self._disagreements.publish_for_ever(), self._registration.receive_for_ever(),
+            self._check_servers(), self._registration.renew_for_ever(lambda: len(self.servers) > 0),
+            removal.check_for_ever(self.servers.bytes_passed),
+            roll_call.answer_for_ever(self.client, self.domain.name, self.description),
+        )  # fmt: skip
+        self._tasks = [asyncio.create_task(each) for each in works]
         return self
 
     async def close(self) -> None:
@@ -173,18 +175,17 @@ class Engine:
         self, method: str, target: str, headers: Headers, body: bytes, *, session: str = "", key: str = "", number: str = ""
     ) -> tuple[Transaction, str]:
         """Send a request and wait for the head of its answer. Say `leave` when the answer was handed on."""
-        self._check_entry(headers)
+        await self._check_entry(headers)
         route = self._routes.find(method, target)
         if route is not None:
             read = await self._reads.read(route, method, target, headers, body, session)
             return read, read.number
         expected = [server.name for server in self._expected()]
         asked = self._make(method, target, headers, body, session, key, number)
-        now = self._loop_time()
         domain = self.domain
         gathering = Gathering(
-            asked.transaction, expected, domain.answer, domain.error_wait, now, answer_timeout=domain.answer_timeout,
-            shadows=self.servers.shadows(),
+            asked.transaction, expected, domain.answer, domain.error_wait, self._loop_time(),
+            answer_timeout=domain.answer_timeout, shadows=self.servers.shadows(),
         )  # fmt: skip
         transaction = Transaction(asked.transaction, gathering, asked.key)
         self._under_way.begin(asked.transaction, transaction)
@@ -208,24 +209,25 @@ class Engine:
         route = self._routes.find(method, target)
         if route is None or route.kind != "read" or route.send != "all":
             return None
-        self._check_entry(headers)
+        if self._under_way.keeps_traces and trace_in(headers):
+            return None  # the listeners must be asked first
         return self._reads.begin(method, target, headers, body, session)
 
     def answered(self, transaction: Transaction, session: str) -> None:
         """Heed the answer to a read that was begun. NotTaken or NotAnswered if there is none."""
         self._reads.answered(transaction, session)
 
-    def _check_entry(self, headers: Headers) -> None:
-        """ReEntry if a server that processes a request asks its own domain (continuity rule 13)."""
-        if self._under_way.keeps_traces:
-            trace = next((value for name, value in headers if name == b"traceparent"), b"")
-            running = self._under_way.traced(trace)
-            if running is not None:
-                raise ReEntry(f"this request belongs to transaction {running}, which still runs in this domain; nothing was sent")
+    async def _check_entry(self, headers: Headers) -> None:
+        """ReEntry if a server that processes a request asks its own domain (continuity rule 13). Of a request that another engine
+        has taken, the listeners know."""
+        if self._under_way.keeps_traces and (trace := trace_in(headers)):
+            running = self._under_way.traced(trace) or await self.servers.running(trace)
+            if running:
+                raise ReEntry(running)
 
     async def open_socket(self, target: str, headers: Headers, session: str) -> tuple[PassedSocket, SocketOpened]:
         """A WebSocket at one current server, for a route that is declared as a stream. Say `sockets.leave` at its end."""
-        self._check_entry(headers)
+        await self._check_entry(headers)
         self.figures["reads"] += 1
         current = self._expected()
         place = self._sessions.get(session).place if session else 0
@@ -324,6 +326,8 @@ class Engine:
             self._heard.set()
             if server is not None:
                 self._lose(server.name, "removed")
+        elif isinstance(message, Running):
+            self.servers.heard_running(link.hello.server, message)
         elif isinstance(message, Seen):
             self._sessions.seen(message.session, link.hello.server)
         elif isinstance(message, SocketFrame):
@@ -375,13 +379,5 @@ class Engine:
         """The answer to a roll call."""
         return {
             "part": "engine", "name": self.name, "site": self.site, "start": self.start, "is_ready": self.is_ready,
-            "under_way": len(self._under_way), "kinds": self.servers.kinds, **self.figures,
-            "servers": [
-                {
-                    "server": each.name, "site": each.site, "role": each.role, "state": each.state.state,
-                    "finished": each.state.finished, "lag": max(0, self.servers.newest_place - each.state.finished),
-                    "first": each.firsts,
-                }
-                for each in self.servers
-            ],
+            "under_way": len(self._under_way), "kinds": self.servers.kinds, **self.figures, "servers": self.servers.describe(),
         }  # fmt: skip

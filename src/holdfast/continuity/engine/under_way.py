@@ -162,10 +162,9 @@ class UnderWay:
     def get(self, number: str) -> Transaction | None:
         return self._transactions.get(number)
 
-    def traced(self, traceparent: bytes) -> str | None:
-        """The transaction under way to whose trace this belongs."""
-        parts = traceparent.split(b"-")
-        return self._traces.get(parts[1].decode("latin-1")) if len(parts) >= 4 else None
+    def traced(self, trace: str) -> str | None:
+        """The transaction under way that has this trace."""
+        return self._traces.get(trace)
 
     def act(self, number: str, outs: list[Out]) -> None:
         """Act on the outs of a gathering."""

@@ -27,10 +27,12 @@ from holdfast.continuity.link.frame import (
     Read,
     Resume,
     Roll,
+    Running,
     SocketFrame,
     SocketOpen,
     State,
     Stop,
+    Traced,
     Welcome,
 )
 from holdfast.continuity.link.turn_writer import TurnWriter
@@ -67,6 +69,9 @@ class Ears(Protocol):
     def resume(self, link: AnswerLink, asked: Resume) -> None: ...
 
     def stop_stream(self, number: str) -> None: ...
+
+    def traced(self, trace: str) -> str:
+        """The transaction of this trace that is under way; "" for none."""
 
     def socket(self, link: AnswerLink, asked: SocketOpen | SocketFrame) -> None:
         """A WebSocket is to be opened, or one that is open goes on."""
@@ -233,6 +238,8 @@ class AnswerLink(asyncio.Protocol):
             self._ears.resume(self, message)
         elif isinstance(message, Stop):
             self._ears.stop_stream(message.number)
+        elif isinstance(message, Traced):
+            self.send(Running(message.number, self._ears.traced(message.trace)))
         elif isinstance(message, SocketOpen | SocketFrame):
             self._ears.socket(self, message)
         elif isinstance(message, Roll):

@@ -4,8 +4,8 @@
     │ length  u32  │ crc-32c u32  │ msgpack: a tagged array       │   length counts the message alone; big-endian
     └──────────────┴──────────────┴──────────────────────────────┘
 
-    listener ──▶ engine     Hello, Answered, State, Seen
-    engine ──▶ listener     Welcome, Read, Stop, Resume, Roll, Goodbye, SocketOpen
+    listener ──▶ engine     Hello, Answered, State, Seen, Running
+    engine ──▶ listener     Welcome, Read, Stop, Resume, Roll, Traced, Goodbye, SocketOpen
     both ways               SocketMessage, SocketTaken, SocketClose: of a WebSocket that is passed through (`socket_end`);
                             a listener begins it with SocketOpened or SocketRefused
 
@@ -76,6 +76,7 @@ class State(_Message, frozen=True, tag=5):
     members: bytes = b""  # the membership itself, encoded, when the engine may not know it
     in_doubt: int = 0
     keys: int = 0
+    bytes_passed: int = 0  # of the events that it has received, since it was started
 
 
 class Seen(_Message, frozen=True, tag=6):
@@ -109,6 +110,20 @@ class Stop(_Message, frozen=True, tag=10):
     """The client of a stream has left: pass it on no more."""
 
     number: str
+
+
+class Traced(_Message, frozen=True, tag=20):
+    """A request has come with this trace: say whether a transaction of it is under way at your server (continuity rule 13)."""
+
+    number: str
+    trace: str
+
+
+class Running(_Message, frozen=True, tag=21):
+    """The answer to `Traced`: the transaction; "" if none is under way."""
+
+    number: str
+    transaction: str
 
 
 class SocketOpen(_Message, frozen=True, tag=11):
@@ -161,7 +176,22 @@ class SocketClose(_Message, frozen=True, tag=16):
 
 
 SocketFrame = SocketOpened | SocketRefused | SocketMessage | SocketTaken | SocketClose
-Message = Hello | Welcome | Goodbye | Answered | State | Seen | Read | Resume | Roll | Stop | SocketOpen | SocketFrame
+Message = (
+    Hello
+    | Welcome
+    | Goodbye
+    | Answered
+    | State
+    | Seen
+    | Read
+    | Resume
+    | Roll
+    | Stop
+    | Traced
+    | Running
+    | SocketOpen
+    | SocketFrame
+)
 HEARTBEAT_SECONDS = 0.2
 
 _encoder = msgspec.msgpack.Encoder()

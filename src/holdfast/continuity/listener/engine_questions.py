@@ -16,9 +16,9 @@ from holdfast.continuity.link.frame import Read, Resume, ServerState, SocketFram
 from holdfast.continuity.listener.answers import Answers, AnswerStream
 from holdfast.continuity.listener.durable.store import Store
 from holdfast.continuity.listener.requests_in_order import RequestsInOrder
-from holdfast.continuity.listener.server_call import Declined, ServerCall
-from holdfast.continuity.listener.server_connection import CallFailed
-from holdfast.continuity.listener.server_sockets import ServerSockets
+from holdfast.continuity.listener.server.server_call import Declined, ServerCall
+from holdfast.continuity.listener.server.server_connection import CallFailed
+from holdfast.continuity.listener.server.server_sockets import ServerSockets
 from holdfast.continuity.listener.topic_events import TopicEvents
 from holdfast.continuity.roll_call import SHOWN_BYTES_MAX
 
@@ -60,7 +60,7 @@ class EngineQuestions:
         encoded = self._membership.encode() if with_members else b""
         places = (self._order.finished, self._order.admitted)
         in_doubt, keys = len(self._requests.doubt.in_doubt), len(self._events.keys)
-        return State(self._state(), *places, self._membership.number, encoded, in_doubt, keys)
+        return State(self._state(), *places, self._membership.number, encoded, in_doubt, keys, self._events.bytes)
 
     def read(self, link: AnswerLink, asked: Read) -> None:
         """Answer a request that is not in the topic, if everything that it must see is finished (continuity rule 10)."""

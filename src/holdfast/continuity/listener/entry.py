@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.client.receiving.received_event import ReceivedEvent
 from holdfast.continuity import request
-from holdfast.continuity.answer import Answer
+from holdfast.continuity.answer import Answer, Head, Outcome
 from holdfast.continuity.listener.durable.record import Record, RecordOutcome
 from holdfast.continuity.machines.doubt import Decision
 from holdfast.continuity.machines.known_keys import Judgement, New
@@ -16,6 +16,11 @@ from holdfast.continuity.request import Request
 
 # A request whose body is streamed is read into memory.
 REQUEST_BYTES_MAX = 64 << 20
+_SKIPPED = b"This request ended every server that processed it, and is passed over.\n"
+SKIPPED = Answer(Head(500, [(b"content-type", b"text/plain")], len(_SKIPPED)), _SKIPPED)
+
+# Answers the engine of a request: its place, the outcome, the answer if there is one, and the reason if there is none.
+Tell = Callable[[Request, int, Outcome, Answer | None, str], None]
 
 
 class Entry:

@@ -22,15 +22,17 @@ from typing import Any
 import msgspec
 
 from holdfast.client.receiving.received_event import ReceivedEvent
-from holdfast.continuity.answer import Answer, Head, Outcome
+from holdfast.continuity.answer import Answer, Outcome
 from holdfast.continuity.listener.answers import AnswerStream
 from holdfast.continuity.listener.durable.record import Record, RecordOutcome
 from holdfast.continuity.listener.durable.store import Store
-from holdfast.continuity.listener.entry import Entry
+from holdfast.continuity.listener.entry import SKIPPED, Entry, Tell
 from holdfast.continuity.listener.lazy_confirm import LazyConfirm
-from holdfast.continuity.listener.server_call import Called, ServerCall
-from holdfast.continuity.listener.server_connection import CallFailed
+from holdfast.continuity.listener.server.server_call import Called, ServerCall
+from holdfast.continuity.listener.server.server_connection import CallFailed
+from holdfast.continuity.listener.server.server_trust import ServerTrust
 from holdfast.continuity.machines.doubt import Decision, Doubt
+from holdfast.continuity.machines.effects import trace_of
 from holdfast.continuity.machines.known_keys import Clash, Known, New
 from holdfast.continuity.machines.order import Order
 from holdfast.continuity.request import Request
@@ -39,10 +41,6 @@ log = logging.getLogger("holdfast.continuity")
 
 # Errors of the server for which it is not known yet which answer was given.
 ERRORS_MAX = 1_024
-_SKIPPED = b"This request ended every server that processed it, and is passed over.\n"
-SKIPPED = Answer(Head(500, [(b"content-type", b"text/plain")], len(_SKIPPED)), _SKIPPED)
-
-Tell = Callable[[Request, int, Outcome, Answer | None, str], None]
 
 
 class RequestsInOrder:
@@ -61,7 +59,7 @@ class RequestsInOrder:
         compare: Callable[[Answer, AnswerStream], bytes],
         publish_skip: Callable[[str, str], None],
         changed: Callable[[], None],
-        forgets: bool = False,
+        trust: ServerTrust,
     ) -> None:
         self._store = store
         self.order = order
@@ -73,9 +71,9 @@ class RequestsInOrder:
         self._compare = compare
         self._publish_skip = publish_skip
         self._changed = changed  # the state of the server
-        self._forgets = forgets
+        self.trust = trust
+        trust.when_lost(self.want_rebuild)
         self._errors: dict[str, bytes] = {}  # own answers of 5xx, the newest: by key, what is compared
-        self._has_answered = False  # since it was reset, or the listener was started
         self._failing: set[int] = set()  # places whose calls fail for the moment
         self._behind_up_to = 0  # a server that failed is behind until it has caught up to here
         self._is_advancing = False
@@ -165,7 +163,7 @@ class RequestsInOrder:
         answer = self._store.find(known.place)
         if answer is None:
             self._end(entry, "gone", None, "the body of the stored answer is kept no more")
-        elif known.given is not None and known.given != answer.comparison:
+        elif not known.is_given(answer.comparison):
             self._end(entry, "differs", None, "another server's answer was given, and this one's differs")
         else:
             self._finish(entry, entry.record("replayed"))
@@ -215,7 +213,7 @@ class RequestsInOrder:
         await self._confirms.reserve(entry.place)
         decision = decision or entry.decision
         while decision is None or await self._is_to_be_called(entry, decision):
-            if self._is_stopping:
+            if self._is_stopping or entry.place not in self._entries:  # it was skipped meanwhile
                 return
             decision = await self._call(entry)
             if decision is None:
@@ -237,7 +235,7 @@ class RequestsInOrder:
     def _begin_call(self, entry: Entry, asked: Request) -> AnswerStream:
         """Note a call before it is made."""
         self._store.begin(entry.place)
-        self.doubt.began(entry.place, time.monotonic())
+        self.doubt.began(entry.place, time.monotonic(), self.trust.start)
         entry.is_called = True
         return self._stream(asked, entry.place)
 
@@ -249,8 +247,7 @@ class RequestsInOrder:
         log.warning("transaction %s: the call failed: %s", entry.request.transaction, failure)
         self._say_failed(entry, str(failure))
         decision = self.doubt.failed(entry.place, failure.kind, time.monotonic())
-        is_lost = self._forgets and self._has_answered and failure.kind != "timed out"
-        if is_lost and decision.action != "skip":  # it may have been started again (continuity rule 12)
+        if self.trust.lost(failure.kind) and decision.action != "skip":  # it may have been started again (continuity rule 12)
             decision = Decision(entry.place, "rebuild")
         self._changed()
         return decision
@@ -258,7 +255,7 @@ class RequestsInOrder:
     def _answered(self, entry: Entry, called: Called, stream: AnswerStream) -> None:
         assert entry.request is not None
         entry.is_called = False
-        self._has_answered = True
+        self.trust.answered()
         answer = msgspec.structs.replace(called.answer, comparison=self._compare(called.answer, stream))
         if answer.head.status >= 500:
             self._errors[entry.request.key] = answer.comparison
@@ -291,9 +288,8 @@ class RequestsInOrder:
                 self.want_rebuild(f"it dies of transaction {entry.request.transaction}, which another has answered")
                 return False
             if decision.action == "skip":
-                self._publish_skip(
-                    entry.request.transaction, f"the server died of it {self.doubt.deaths.get(entry.place, 0)} times"
-                )
+                deaths = self.doubt.deaths.get(entry.place, 0)
+                self._publish_skip(entry.request.transaction, f"the server died of it {deaths} times")
                 return False
             if decision.action == "rebuild":
                 self.want_rebuild(f"transaction {entry.request.transaction} is in doubt")
@@ -319,6 +315,19 @@ class RequestsInOrder:
         """Call no more: the state of the server is not to be trusted."""
         self.needs_rebuild = self.needs_rebuild or reason
         self._changed()
+
+    def traced(self, trace: str) -> str:
+        """The transaction with this trace that is not finished here; "" for none."""
+        return next((each for each in self._transactions if trace_of(each) == trace), "")
+
+    def place_of(self, transaction: str) -> int:
+        """The place of a transaction that is under way; 0 if it is not."""
+        return self._transactions[transaction].place if transaction in self._transactions else 0
+
+    def has_come_to(self, transaction: str, other: str) -> bool:
+        """Whether a transaction is under way, or is another one that was finished, or came after it."""
+        place, at = self._store.place_of(transaction), self._store.place_of(other)
+        return transaction in self._transactions or (place is not None and at is not None and place >= at)
 
     def skip(self, transaction: str) -> None:
         """All servers have died of it: it is passed over (continuity rule 14)."""
@@ -380,8 +389,7 @@ class RequestsInOrder:
     async def stop(self) -> None:
         """Begin no more, and wait for the calls in hand. Those in doubt stay so."""
         self.begin_no_more()
-        called = {entry.place for entry in self._entries.values() if entry.is_called}
-        while any(place in self._entries and self._entries[place].is_called for place in called):
+        while any(entry.is_called for entry in self._entries.values()):
             self._room.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(1):

@@ -16,8 +16,8 @@ from websockets.typing import Subprotocol
 
 from holdfast.continuity.answer import Answer, Head
 from holdfast.continuity.link.socket_end import MESSAGE_BYTES_MAX, RESTART, OpeningAnswered
-from holdfast.continuity.listener.http_caller import HttpCaller
-from holdfast.continuity.listener.server_connection import CallFailed, passed_on
+from holdfast.continuity.listener.server.http_caller import HttpCaller
+from holdfast.continuity.listener.server.server_connection import CallFailed, passed_on
 from holdfast.continuity.request import Content, Headers
 
 CLOSE_SECONDS = 2.0

@@ -11,21 +11,16 @@ over the answer of a server that has one. A read is declined if it would show a 
 servers would not know its token.
 
 A probe is a path of the server that is asked for a transaction: `GET PROBE?transaction=NUMBER` answers JSON with `state`, which
-is `done`, `running` or `unknown`, and with `start`, an id that changes when the server is started again. A server that forgets is
-asked for `start` on every new connection, before the request is sent (continuity rule 12).
-One that does not forget, and is told numbers in the order of the domain, may tell `last`: the number of the last transaction that
-it has done. If that is not the newest one that it has answered, the server has lost something, and is rebuilt (15). After a
-restart without `last` its state is called unknown, and it goes on.
+is `done`, `running` or `unknown`, and with `start`, an id that changes when the server is started again. It is asked on every new
+connection, too, before the request is sent (`server_trust`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
-from functools import partial
 from typing import NamedTuple, cast
 from urllib.parse import quote
 
@@ -35,12 +30,13 @@ from holdfast.continuity.answer import Answer, Head
 from holdfast.continuity.domain import AliasRule
 from holdfast.continuity.effects.calls_with_effects import CallsWithEffects
 from holdfast.continuity.link.socket_end import OpeningAnswered
-from holdfast.continuity.listener.durable.record import Record
-from holdfast.continuity.listener.http_caller import UNWRITABLE, HttpCaller, Stream
-from holdfast.continuity.listener.server_connection import CallFailed
-from holdfast.continuity.listener.server_socket import ServerSocket
+from holdfast.continuity.listener.durable.record import Record, in_order
+from holdfast.continuity.listener.server.http_caller import HttpCaller, Stream
+from holdfast.continuity.listener.server.server_connection import CallFailed
+from holdfast.continuity.listener.server.server_socket import ServerSocket
+from holdfast.continuity.listener.server.server_trust import ServerTrust
 from holdfast.continuity.machines.aliases import Aliases, UnknownToken
-from holdfast.continuity.machines.doubt import LastDone, ProbeAnswer, server_verdict
+from holdfast.continuity.machines.doubt import ProbeAnswer
 from holdfast.continuity.machines.effects import traceparent_of
 from holdfast.continuity.request import Content, Headers, Request
 
@@ -61,11 +57,6 @@ class Probed(msgspec.Struct, frozen=True):
 
     state: ProbeAnswer
     start: str | None = None
-
-
-class _Started(msgspec.Struct, frozen=True):
-    start: str | None = None
-    last: str | None = None
 
 
 class Called(NamedTuple):
@@ -94,44 +85,11 @@ class ServerCall:
         self._timeout = timeout
         self.effects: CallsWithEffects | None = None  # set if the server may ask for effects
         self._aliases = aliases
-        self._start: str | None = None  # the start id that the server told last
-        self._forgets = False
-        self._done: deque[str] = deque(maxlen=DONE_KEPT)  # transactions that it has done, in order
-        self._done_count = 0
-        self._asked: dict[str, None] = {}  # those after them that it may have done
-        self.is_known = True  # nothing speaks against its having what it has done
 
-    def notice_restarts(self, restarted: Callable[[str], None], forgets: bool) -> bool:
-        """Have it said when the server was started again and is to be rebuilt, before anything is sent to it; whether that can be
-        known."""
-        if self._caller is None or not self._probe:
-            return False
-        self._restarted, self._forgets = restarted, forgets
-        self._caller.greeting = lambda: (Content("GET", self._probe, []), partial(self._heard_start, self._done_count))
-        return True
-
-    def _heard_start(self, done: int, answer: Answer) -> None:
-        """The server tells its start, and its last transaction. `done`: how many were done when it was asked."""
-        try:
-            told = msgspec.json.decode(answer.body, type=_Started)
-            if self._forgets and told.start is None:
-                raise msgspec.ValidationError("the field `start` is missing")
-        except msgspec.DecodeError as problem:
-            raise CallFailed("cut", f"it tells no start id: {problem}") from problem
-        before, self._start = self._start or told.start, told.start
-        verdict = server_verdict(before, told.start, self._forgets, self._last_done(done, told.last))
-        self.is_known = verdict == "restarted" or (verdict == "same" and self.is_known)
-        if verdict == "rebuild":
-            is_lost = f"its last transaction is {told.last or 'none'}, and it had done {self._done[-1] if self._done else 'none'}"
-            self._restarted("it forgets, and was started again" if self._forgets else is_lost)
-            raise CallFailed("refused", "the server was started again, and has forgotten")
-
-    def _last_done(self, done: int, last: str | None) -> LastDone | None:
-        """Whether a server that tells this number has all that was done when it was asked: the last one, or any since."""
-        if last is None or self._forgets or not done:
-            return None
-        possible = list(self._done)[-(self._done_count - done + 1) :]
-        return "reached" if last in possible or last in self._asked else "earlier"
+    def greet(self, trust: ServerTrust) -> None:
+        """Ask the probe on every new connection, before anything else is sent (continuity rule 12)."""
+        if self._caller is not None:
+            self._caller.greeting = trust.greeting
 
     @property
     def is_in_process(self) -> bool:
@@ -170,16 +128,9 @@ class ServerCall:
 
     async def _ask_with_effects(self, request: Request, content: Content, stream: Stream | None = None) -> Answer:
         """The answer; where it may ask for effects, it is whole before any of it is handed on."""
-        self._asked[request.transaction] = None
         if self.effects is None:
-            answer = await self.ask(content, self._extra(request), stream)
-        else:
-            answer = await self.effects.call(request, lambda: self.ask(content, self._extra(request)))
-        if answer is not UNWRITABLE:  # that was not sent
-            self._done.append(request.transaction)
-            self._done_count += 1
-            self._asked.clear()
-        return answer
+            return await self.ask(content, self._extra(request), stream)
+        return await self.effects.call(request, lambda: self.ask(content, self._extra(request)))
 
     async def read(self, number: str, content: Content, stream: Stream | None = None) -> Answer:
         """The answer to a request that is not in the topic. Declined if it would show a value that has no token."""
@@ -259,7 +210,6 @@ class ServerCall:
         """Ask the server for a transaction. A probe that cannot be asked, or says nothing, leaves the call running."""
         if not self._probe:
             return Probed("unknown")
-        self._asked[transaction] = None
         try:
             answer = await self.ask(Content("GET", f"{self._probe}?transaction={quote(transaction)}", []))
             return msgspec.json.decode(answer.body, type=Probed) if answer.head.status == 200 else Probed("running")
@@ -292,9 +242,8 @@ def aliases_in(rules: Sequence[AliasRule], records: Iterable[Record]) -> Aliases
     if not rules:
         return None
     aliases = Aliases(rules)
-    for each in sorted(records, key=lambda each: each.place):
-        if each.aliases is not None:
-            aliases.decode(each.aliases)
+    for each in in_order(each for each in records if each.aliases is not None):
+        aliases.decode(each.aliases or b"")
     return aliases
 
 

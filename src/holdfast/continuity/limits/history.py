@@ -1,17 +1,11 @@
-"""The history of a domain: everything since the oldest snapshot that is kept. Here it is given up to that place.
-
-Every server must be able to go back to a snapshot of its own: the history is given up to the oldest that any of them keeps, and
-not at all while one of them has none (continuity rule 8).
-"""
+"""The history of a domain: everything since the oldest snapshot that is kept. It is given up to a place (`history_quota`)."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
 
 from holdfast.client.client import Client
 from holdfast.continuity.domain import HISTORY, Domain
-from holdfast.continuity.listener.rebuild.rebuild import history_begins_after
 from holdfast.errors import HoldfastError
 
 log = logging.getLogger("holdfast.continuity")
@@ -20,19 +14,26 @@ log = logging.getLogger("holdfast.continuity")
 PORTION = 10_000
 
 
-def needed_after(members: Iterable[str], kept: Mapping[str, int]) -> int:
-    """The place up to which nobody needs the history."""
-    return min((kept.get(server, 0) for server in members), default=0)
+async def begins_after(client: Client, domain: Domain) -> int:
+    """The place up to which the history was given up. It is confirmed in order, so that a count says it."""
+    found = [each for each in await client.subscriptions(domain.requests) if each["name"] == HISTORY]
+    return found[0]["confirmed"] if found else 0
+
+
+async def newest_place(client: Client, domain: Domain) -> int | None:
+    """The place of the newest event of the topic; None if there is no history."""
+    found = [each for each in await client.subscriptions(domain.requests) if each["name"] == HISTORY]
+    return found[0]["accepted"] if found else None
 
 
 async def give_up(client: Client, domain: Domain, place: int) -> int:
     """Confirm the history up to a place, or a portion of it; how many events. Another listener that does so goes first."""
-    if await history_begins_after(client, domain) >= place:
+    if await begins_after(client, domain) >= place:
         return 0
     done = 0
     try:
         async with client.subscribe(domain.requests, HISTORY, credit=PORTION) as incoming:
-            left = min(PORTION, place - await history_begins_after(client, domain))
+            left = min(PORTION, place - await begins_after(client, domain))
             while done < left:
                 event = await incoming.next()
                 await event.confirm()

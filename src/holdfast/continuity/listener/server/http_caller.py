@@ -26,7 +26,7 @@ from typing import NamedTuple, Protocol, Self
 from urllib.parse import unquote, urlsplit
 
 from holdfast.continuity.answer import Answer, Head
-from holdfast.continuity.listener.server_connection import CallFailed, ServerConnection, Turns, passed_on
+from holdfast.continuity.listener.server.server_connection import CallFailed, ServerConnection, Turns, passed_on
 from holdfast.continuity.request import Content, Headers
 from holdfast.errors import BadUrl
 
@@ -114,8 +114,8 @@ class HttpCaller:
         self._watched: set[ServerConnection] = set()  # of calls without a task, with one timer for all
         self._timer: asyncio.TimerHandle | None = None
         self._rests: set[asyncio.Task[None]] = set()  # of their answers that do not come at once
-        # What is asked first on every new connection, and who hears the answer; CallFailed of it ends the connection.
-        self.greeting: Callable[[], tuple[Content, Callable[[Answer], None]]] | None = None
+        # What is asked first on a new connection, if anything, and who hears the answer; CallFailed of it ends the connection.
+        self.greeting: Callable[[], tuple[Content, Callable[[Answer], None]] | None] | None = None
         self.connections_made = 0  # a server that was started again is noticed by a new connection (continuity rule 12)
 
     async def __aenter__(self) -> Self:
@@ -329,9 +329,10 @@ class HttpCaller:
 
     async def _greeted(self, connection: ServerConnection, timeout: float) -> ServerConnection:
         """The connection after the greeting, or another if the server did not keep it. CallFailed if it said nothing."""
-        if self.greeting is None:
+        greeting = self.greeting() if self.greeting is not None else None
+        if greeting is None:
             return connection
-        content, hear = self.greeting()
+        content, hear = greeting
         alarm = self._alarm(connection, timeout)
         try:
             connection.begin(written(content, [], self._host) or b"", is_head=False, body_max=self._answer_max)

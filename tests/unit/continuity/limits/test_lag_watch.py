@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.continuity.domain import LagLimit
-from holdfast.continuity.listener.rebuild.lag_watch import SAMPLES_MAX, Lag, LagWatch, beyond
+from holdfast.continuity.limits.lag_watch import SAMPLES_MAX, Lag, LagWatch, beyond
 
 
 def test_a_server_lags_by_events_bytes_and_the_age_of_the_oldest_it_has_not_finished() -> None:
@@ -11,8 +11,8 @@ def test_a_server_lags_by_events_bytes_and_the_age_of_the_oldest_it_has_not_fini
     for place, now, passed in ((100, 10.0, 1_000), (200, 20.0, 2_500), (300, 30.0, 9_000)):
         watch.note(place, now, passed)
 
-    assert watch.lag(150, now=35.0) == Lag(150, 8_000, 15.0)
-    assert watch.lag(200, now=35.0) == Lag(100, 6_500, 5.0)
+    assert watch.lag(150, now=35.0) == Lag(150, 6_500, 15.0)
+    assert watch.lag(200, now=35.0) == Lag(100, 0, 5.0)
 
 
 def test_a_server_that_has_finished_everything_does_not_lag_however_long_nothing_comes() -> None:
@@ -21,6 +21,15 @@ def test_a_server_that_has_finished_everything_does_not_lag_however_long_nothing
     watch.note(100, 99.0, 1_000)
 
     assert watch.lag(100, now=1_000.0) == Lag(0, 0, 0.0)
+
+
+def test_bytes_that_are_heard_of_after_their_place_count() -> None:
+    watch = LagWatch()
+    watch.note(100, 10.0, 1_000)
+    watch.note(200, 11.0, 1_000)
+    watch.note(200, 12.0, 5_000)
+
+    assert watch.lag(50, now=13.0) == Lag(150, 4_000, 3.0)
 
 
 def test_samples_are_bounded_and_the_newest_and_the_oldest_stay() -> None:

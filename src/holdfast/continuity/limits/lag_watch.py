@@ -1,7 +1,7 @@
 """The lag of servers: how many events, bytes and seconds each is behind the newest place, by what a current listener saw pass.
 
     noted     place  100    200    300    400       a sample with each: seconds, bytes up to it
-    server               ▲ it has confirmed so far: it lags by 400 - 150 events, and by what the samples say of bytes and seconds
+    server               ▲ it has confirmed so far: it lags by 400 - 150 events, in bytes and seconds by what the next sample says
 
 Memory: SAMPLES_MAX samples; past that every other goes. Pure: the time comes in.
 """
@@ -33,8 +33,10 @@ class LagWatch:
         self._samples: list[_Sample] = []
 
     def note(self, place: int, now: float, bytes: int) -> None:
-        """The newest place is this, and so many bytes have passed up to it. A place that stays is noted once, when it came."""
+        """The newest place is this, and so many bytes have passed up to it. A place that stays is noted once, when it came;
+        its bytes may be heard of later."""
         if self._samples and place <= self._samples[-1].place:
+            self._samples[-1] = self._samples[-1]._replace(bytes=max(bytes, self._samples[-1].bytes))
             return
         self._samples.append(_Sample(place, now, bytes))
         if len(self._samples) > SAMPLES_MAX:
@@ -46,8 +48,8 @@ class LagWatch:
             return Lag(0, 0, 0.0)
         newest = self._samples[-1]
         following = bisect_right(self._samples, place, key=lambda each: each.place)
-        before = self._samples[max(0, following - 1)]
-        return Lag(newest.place - place, newest.bytes - before.bytes, now - self._samples[following].seconds)
+        after = self._samples[following]
+        return Lag(newest.place - place, newest.bytes - after.bytes, now - after.seconds)
 
 
 def beyond(lag: Lag, limit: LagLimit) -> str:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from holdfast.continuity.listener import http_caller
-from holdfast.continuity.listener.http_caller import HttpCaller, parse_address, written
+from holdfast.continuity.listener.server import http_caller
+from holdfast.continuity.listener.server.http_caller import HttpCaller, parse_address, written
 from holdfast.continuity.request import Content
 from holdfast.errors import BadUrl
 from tests.raw_http_server import raw_http_server, saying

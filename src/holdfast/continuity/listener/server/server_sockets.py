@@ -12,9 +12,9 @@ import asyncio
 from holdfast.continuity.link.answer_link import AnswerLink
 from holdfast.continuity.link.frame import SocketClose, SocketFrame, SocketOpen, SocketOpened, SocketRefused
 from holdfast.continuity.link.socket_end import RESTART, OpeningAnswered, SocketEnd
-from holdfast.continuity.listener.server_call import ServerCall
-from holdfast.continuity.listener.server_connection import CallFailed
-from holdfast.continuity.listener.server_socket import ServerSocket, SocketEnded
+from holdfast.continuity.listener.server.server_call import ServerCall
+from holdfast.continuity.listener.server.server_connection import CallFailed
+from holdfast.continuity.listener.server.server_socket import ServerSocket, SocketEnded
 
 # A message waits so long for room on the link; then the link drops it if there is still none, and the WebSocket ends.
 ROOM_SECONDS = 10.0

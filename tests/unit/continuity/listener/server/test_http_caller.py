@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.continuity.answer import Answer, Head
-from holdfast.continuity.listener import server_connection
-from holdfast.continuity.listener.http_caller import HttpCaller
-from holdfast.continuity.listener.server_connection import CallFailed
+from holdfast.continuity.listener.server import server_connection
+from holdfast.continuity.listener.server.http_caller import HttpCaller
+from holdfast.continuity.listener.server.server_connection import CallFailed
 from holdfast.continuity.request import Content
 from tests.raw_http_server import raw_http_server, saying
 from tests.server_process import free_port
