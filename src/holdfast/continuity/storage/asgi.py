@@ -1,0 +1,96 @@
+"""What the applications of a front and of a place share: bodies that are streamed in and out, and short answers.
+
+uvicorn swallows what is sent to a client that has left: `Leaving` notices it, so that nobody reads on for nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import parse_qs, unquote
+
+import msgspec
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class ClientLeft(Exception):
+    """The client closed its connection before its body was whole."""
+
+
+def path_of(scope: Scope) -> str:
+    """The path as it is meant, without its first slash. ValueError if it is no UTF-8."""
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    return unquote(raw.partition(b"?")[0].decode("ascii"), errors="strict").removeprefix("/")
+
+
+def query_of(scope: Scope) -> dict[str, str]:
+    """What is asked for behind `?`, the last of each name."""
+    found = parse_qs((scope.get("query_string") or b"").decode("latin-1"), keep_blank_values=True)
+    return {name: values[-1] for name, values in found.items()}
+
+
+def headers_of(scope: Scope) -> dict[str, str]:
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+async def body_of(receive: Receive) -> AsyncIterator[bytes]:
+    """The body of a request, as it comes. ClientLeft if it does not come to its end."""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientLeft
+        if message.get("body"):
+            yield message["body"]
+        if not message.get("more_body", False):
+            return
+
+
+async def begin(send: Send, status: int, headers: Mapping[str, str]) -> None:
+    told = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": told})
+
+
+async def answer(send: Send, status: int, body: bytes = b"", headers: Mapping[str, str] | None = None) -> None:
+    await begin(send, status, {"content-length": str(len(body)), **(headers or {})})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def answer_json(send: Send, status: int, value: Any, headers: Mapping[str, str] | None = None) -> None:
+    await answer(send, status, msgspec.json.encode(value), {"content-type": "application/json", **(headers or {})})
+
+
+async def stream(send: Send, receive: Receive, chunks: AsyncIterator[bytes]) -> None:
+    """Send a body chunk by chunk, until it ends or the client has left."""
+    with Leaving(receive) as leaving:
+        async for chunk in chunks:
+            if leaving.is_gone:
+                return
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+class Leaving:
+    """Notices that the client has left."""
+
+    def __init__(self, receive: Receive) -> None:
+        self.is_gone = False
+        self._receive = receive
+
+    def __enter__(self) -> Self:
+        self._task = asyncio.ensure_future(self._watch())
+        return self
+
+    async def _watch(self) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            while (await self._receive())["type"] != "http.disconnect":
+                pass
+            self.is_gone = True
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._task.cancel()
