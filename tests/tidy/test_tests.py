@@ -35,6 +35,7 @@ SLEEPS = {
     "tests/nats_server.py": (2, POLLS),
     "tests/scenario/test_forgotten_transaction.py": (1, REPEATS),
     "tests/scenario/test_recorder_forwarding.py": (2, f"{PACE}; {MOMENT}"),
+    "tests/scenario/test_storage_places.py": (1, REPEATS),
     "tests/scenario/work_process.py": (1, PACE),
     "tests/server_process.py": (1, POLLS),
     "tests/spark/cluster.py": (1, POLLS),

@@ -14,7 +14,6 @@ import http.client
 import io
 import ssl
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -25,7 +24,8 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
-TIMEOUT_SECONDS = 60.0
+from holdfast.continuity.storage.http_connections import HttpConnections
+
 NUMBER = "holdfast-write"
 # A file that is written stays in memory up to here, then in a temporary file, until it is closed and sent.
 MEMORY_BYTES = 1 << 20
@@ -41,8 +41,7 @@ class StoreFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def __init__(self, host: str, tls: ssl.SSLContext | bool = False, **options: Any) -> None:
         super().__init__(host=host, tls=tls, **options)
         self.host = host
-        self._tls = ssl.create_default_context() if tls is True else tls or None
-        self._local = threading.local()
+        self._connections = HttpConnections(host, ssl.create_default_context() if tls is True else tls or None)
         self._number = 0
 
     @classmethod
@@ -67,44 +66,13 @@ class StoreFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def _asked(
         self, method: str, target: str, headers: dict[str, str] | None = None, body: Any = None
     ) -> Iterator[http.client.HTTPResponse]:  # fmt: skip
-        """Ask the front; errors of HTTP are those of files. An answer that is left unread costs its connection."""
+        """Ask the front; errors of HTTP are those of files."""
         told = {NUMBER: str(self._number), **(headers or {})}
-        answer = self._answer(method, target, told, body)
-        try:
+        with self._connections.asked(method, target, told, body) as answer:
             self._number = max(self._number, int(answer.headers.get(NUMBER) or 0))
             self._raise_for(answer, target)
             yield answer
-        finally:
-            if not answer.isclosed() and (answer.length is None or answer.length or answer.read()):
-                self._forget()
-
-    def _answer(self, method: str, target: str, headers: dict[str, str], body: Any) -> http.client.HTTPResponse:
-        for is_last in (False, True):
-            connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
-            was_used = connection is not None
-            if connection is None:
-                connection = self._local.connection = self._connected()
-            try:
-                connection.request(method, target, body, headers)
-                return connection.getresponse()
-            except (http.client.HTTPException, OSError):
-                self._forget()
-                if is_last or not was_used:
-                    raise
-                if hasattr(body, "seek"):
-                    body.seek(0)
-        raise AssertionError("the last try returns or raises")
-
-    def _connected(self) -> http.client.HTTPConnection:
-        if self._tls is not None:
-            return http.client.HTTPSConnection(self.host, timeout=TIMEOUT_SECONDS, context=self._tls)
-        return http.client.HTTPConnection(self.host, timeout=TIMEOUT_SECONDS)
-
-    def _forget(self) -> None:
-        connection = getattr(self._local, "connection", None)
-        if connection is not None:
-            connection.close()
-            self._local.connection = None
+            answer.read()
 
     @staticmethod
     def _raise_for(answer: http.client.HTTPResponse, target: str) -> None:

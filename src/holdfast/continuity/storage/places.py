@@ -1,4 +1,5 @@
-"""The places of a store, as a program hears of them: it calls the roll every second, and every place answers.
+"""The places of a store, as a program hears of them: it calls the roll every second, and every place answers. It calls
+more often while a place is about to be current, or too few are.
 
 One temporary queue takes all the answers. After a lost server of Holdfast it is made anew.
 """
@@ -19,6 +20,7 @@ from holdfast.errors import Closed, HoldfastError
 log = logging.getLogger("holdfast.continuity")
 
 CALL_SECONDS = 1.0
+HURRIED_SECONDS = 0.2
 # After a lost server, the roll is called again this much later.
 AGAIN_SECONDS = 0.2
 
@@ -84,7 +86,13 @@ class Places:
                 await topic.send({}, type=roll_call.QUESTION, reply_to=reply_to)
             except HoldfastError as problem:
                 log.debug("the roll of file store %s is not called: %s", self._definition.name, problem)
-            await asyncio.sleep(CALL_SECONDS)
+            await asyncio.sleep(HURRIED_SECONDS if self._is_hurried() else CALL_SECONDS)
+
+    def _is_hurried(self) -> bool:
+        """Too few places are current, or one is about to be."""
+        now = asyncio.get_running_loop().time()
+        current = self.known.current(now)
+        return len(current) < self._definition.places_min or len(current) < len(self.known.reachable(now))
 
     def _hear(self, told: object) -> None:
         try:

@@ -84,7 +84,10 @@ async def serve_place(
         )
         async with made as opened:
             application.place = opened
-            yield opened
+            try:
+                yield opened
+            finally:
+                application.place = None
 
 
 @asynccontextmanager

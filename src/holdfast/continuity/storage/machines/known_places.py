@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-FRESH_SECONDS = 5.0
+FRESH_SECONDS = 3.0
 
 
 class PlaceState(msgspec.Struct, frozen=True):

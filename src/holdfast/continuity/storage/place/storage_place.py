@@ -81,6 +81,7 @@ class StoragePlace:
         self._contact = float("-inf")
         self._lag = 0
         self._applied = asyncio.Event()
+        self._is_closing = False
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> Self:
@@ -110,6 +111,9 @@ class StoragePlace:
         return self
 
     async def close(self) -> None:
+        """Stop in an orderly way: whoever waits is told no, what is durable is confirmed."""
+        self._is_closing = True
+        self._applied.set()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -138,7 +142,7 @@ class StoragePlace:
 
     @property
     def state(self) -> str:
-        if asyncio.get_running_loop().time() - self._contact > FRESH_SECONDS:
+        if self._is_closing or asyncio.get_running_loop().time() - self._contact > FRESH_SECONDS:
             return "silent"
         if not self._is_joined:
             return self._beginning
@@ -156,7 +160,7 @@ class StoragePlace:
         """What became of the event at a position, when it is applied; None if that takes longer."""
         try:
             async with asyncio.timeout(seconds):
-                while (outcome := self.catalog.outcome(position)) is None:
+                while (outcome := self.catalog.outcome(position)) is None and not self._is_closing:
                     await self._applied.wait()
         except TimeoutError:
             return None
@@ -166,11 +170,11 @@ class StoragePlace:
         """Whether the write of this number is applied, at once or soon."""
         try:
             async with asyncio.timeout(seconds):
-                while self.catalog.number < number:
+                while self.catalog.number < number and not self._is_closing:
                     await self._applied.wait()
         except TimeoutError:
-            return False
-        return True
+            pass
+        return self.catalog.number >= number
 
     # --- receiving ------------------------------------------------------------------------------------------------------
 
