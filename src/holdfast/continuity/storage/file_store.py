@@ -89,6 +89,11 @@ class FileStore:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
 
+    async def failed(self) -> None:
+        """Return, with the problem raised, when the store hears of its places no more."""
+        await asyncio.wait([self._hearing])
+        self._hearing.result()
+
     @property
     def number(self) -> int:
         """The newest write that this program has seen: no read is older."""

@@ -51,6 +51,19 @@ class Tls(NamedTuple):
 class Front(NamedTuple):
     store: FileStore
     address: str
+    places: tuple[StoragePlace, ...] = ()  # in the same process
+
+    async def failed(self) -> None:
+        """Return, with the problem raised, when a part has ended: it cannot go on."""
+        parts = [self.store.failed(), *(each.failed() for each in self.places)]
+        tasks = [asyncio.ensure_future(each) for each in parts]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
 
 
 @asynccontextmanager
@@ -105,7 +118,7 @@ async def serve_front(
 
 @asynccontextmanager
 async def serve_all(
-    url: str, store: str, places: Mapping[str, str], *, listen: tuple[str, int] = ADDRESS, **settings: Any
+    url: str, store: str, places: Mapping[str, str], *, listen: tuple[str, int] = ADDRESS, tls: Tls | None = None, **settings: Any
 ) -> AsyncIterator[Front]:
     """Front and places in one process. The store is created with these settings if it is not there."""
     async with AsyncExitStack() as parts:
@@ -115,9 +128,9 @@ async def serve_all(
         except NoSuchFileStore:
             places_min = settings.pop("places_min", min(2, len(places)))
             await register.create(client, Definition(store, tuple(places), places_min, **settings))
-        for name, at in places.items():
-            await parts.enter_async_context(serve_place(url, store, name, at))
-        yield await parts.enter_async_context(serve_front(url, store, listen=listen))
+        opened = [await parts.enter_async_context(serve_place(url, store, name, at)) for name, at in places.items()]
+        front = await parts.enter_async_context(serve_front(url, store, listen=listen, tls=tls))
+        yield front._replace(places=tuple(opened))
 
 
 @contextmanager

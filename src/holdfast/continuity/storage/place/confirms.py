@@ -28,13 +28,13 @@ MARKS_KEPT = 64
 class Confirms:
     def __init__(self, client: Client, definition: Definition, place: str, catalog: Catalog) -> None:
         self._client, self._definition, self._place, self._catalog = client, definition, place, catalog
-        self._events: list[ReceivedEvent] = []
+        self._events: dict[int, ReceivedEvent] = {}  # by position: an event that comes again is one
         self._some = asyncio.Event()
         self._told = 0
 
     def add(self, events: Iterable[ReceivedEvent]) -> None:
         """These events are applied and durable, or were before."""
-        self._events += events
+        self._events.update((each.position, each) for each in events)
         self._some.set()
 
     def __len__(self) -> int:
@@ -56,12 +56,13 @@ class Confirms:
 
     async def flush(self) -> None:
         """Tell the mark, then confirm."""
-        events = list(self._events)  # more may come while the mark is told, and are above it
+        events = list(self._events.values())  # more may come while the mark is told, and are above it
         if not events:
             return
         await register.tell_mark(self._client, self._definition, self._place, self._catalog.number)
-        self._events = self._events[len(events) :]
         for event in events:
+            if self._events.get(event.position) is event:
+                del self._events[event.position]
             try:
                 await event.confirm()
             except HoldfastError as problem:  # it is delivered again, and passed over then

@@ -46,7 +46,7 @@ log = logging.getLogger("holdfast.continuity")
 # Events that are received and not confirmed.
 WINDOW = 512
 CONTACT_SECONDS = 1.0
-# Without contact for so long, a place does not know whether it is behind, and answers nothing.
+# A place that has not had everything for so long may be behind, and answers nothing.
 FRESH_SECONDS = 3.0
 AGAIN_SECONDS = 0.2
 COPY_SECONDS = 30.0
@@ -288,7 +288,7 @@ class StoragePlace:
         self._applied = asyncio.Event()
 
     async def _keep_contact(self) -> None:
-        """Ask Holdfast how much waits: who has an answer knows that it is not cut off."""
+        """Ask Holdfast how much waits. Who has applied that much knows that it has all that was written before it asked."""
         wanted = register.subscription_of(self.name)
         while True:
             asked_at = asyncio.get_running_loop().time()
@@ -296,8 +296,9 @@ class StoragePlace:
                 found = await self.client.subscriptions(self.definition.writes, timeout=FRESH_SECONDS)
                 own = next((each for each in found if each["name"] == wanted), None)
                 if own is not None:
-                    self._contact = asked_at
                     self._lag = max(0, own["waiting"] - len(self.confirms))
+                    if await self.until_number(self.catalog.number + self._lag, CONTACT_SECONDS):
+                        self._contact = asked_at
             except Closed:
                 return
             except HoldfastError as problem:
