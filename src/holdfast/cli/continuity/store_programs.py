@@ -200,10 +200,7 @@ def _tls(certificate: Path | None, key: Path | None, authority: Path | None, opt
             f"links of places are protected both ways: name the authorities with {option}", setting=option.strip("-")
         )
     made = Tls(certificate, key, authority)
-    try:
-        made.to_places()
-    except OSError as problem:
-        raise BadSetting(f"the certificate, its key or the authority cannot be read: {problem}", setting="tls") from problem
+    made.to_places()  # what cannot be read is refused before anything starts
     return made
 
 

@@ -27,6 +27,7 @@ from holdfast.continuity.storage.definition import Definition
 from holdfast.continuity.storage.file_store import FileStore
 from holdfast.continuity.storage.place.place_application import PlaceApplication
 from holdfast.continuity.storage.place.storage_place import StoragePlace
+from holdfast.wire.tls import client_context
 
 ADDRESS = ("127.0.0.1", 0)
 
@@ -40,12 +41,7 @@ class Tls(NamedTuple):
 
     def to_places(self) -> ssl.SSLContext | None:
         """For links to places: they have certificates of the authority, and are shown the own one."""
-        if self.authority is None:
-            return None
-        context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=self.authority)
-        if self.certificate is not None:
-            context.load_cert_chain(self.certificate, self.key)
-        return context
+        return client_context(self.authority, self.certificate, self.key) if self.authority is not None else None
 
 
 class Front(NamedTuple):

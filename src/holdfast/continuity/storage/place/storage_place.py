@@ -79,7 +79,7 @@ class StoragePlace:
         self._is_joined = False
         self._join_position: int | None = None
         self._contact = float("-inf")
-        self._lag = 0
+        self._known = 0  # the number of the newest write, as of the last contact
         self._applied = asyncio.Event()
         self._is_closing = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -104,7 +104,7 @@ class StoragePlace:
         works = (
             self.places.run(), self._live(), self._keep_contact(), self.confirms.run(),
             self.supply.repair(lambda: self._is_joined),
-            self.supply.sweep(self.definition.loose_seconds, lambda: self.state == "current" and not self._lag),
+            self.supply.sweep(self.definition.loose_seconds, lambda: self.state == "current" and not self.lag),
         )  # fmt: skip
         self._tasks = [asyncio.create_task(each) for each in works]
         self._tasks.append(asyncio.create_task(roll_call.answer_for_ever(self.client, self.definition.roll, self.description)))
@@ -148,10 +148,15 @@ class StoragePlace:
             return self._beginning
         return "current" if self.supply.is_filled else "filling"
 
+    @property
+    def lag(self) -> int:
+        """Writes that wait for the place, as of its last contact."""
+        return max(0, self._known - self.catalog.number)
+
     def description(self) -> dict[str, Any]:
         """The answer to a roll call."""
         state = PlaceState(
-            self.name, self.address, self.state, self.catalog.number, self.start, self.site, self._lag,
+            self.name, self.address, self.state, self.catalog.number, self.start, self.site, self.lag,
             kind=self.objects.shelf.kind, **self.catalog.counts(),
         )  # fmt: skip
         return {"part": "place", **msgspec.to_builtins(state)}
@@ -296,8 +301,8 @@ class StoragePlace:
                 found = await self.client.subscriptions(self.definition.writes, timeout=FRESH_SECONDS)
                 own = next((each for each in found if each["name"] == wanted), None)
                 if own is not None:
-                    self._lag = max(0, own["waiting"] - len(self.confirms))
-                    if await self.until_number(self.catalog.number + self._lag, CONTACT_SECONDS):
+                    self._known = self.catalog.number + max(0, own["waiting"] - len(self.confirms))
+                    if await self.until_number(self._known, CONTACT_SECONDS):
                         self._contact = asked_at
             except Closed:
                 return
