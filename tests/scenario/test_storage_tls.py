@@ -1,4 +1,4 @@
-"""The links of a file store over TLS, with certificates of both ends: nobody reads them on the way, strangers are refused (C9)."""
+"""The links of a file store over TLS, with certificates of both ends: nobody reads them on the way, strangers are refused."""
 
 from __future__ import annotations
 

@@ -288,9 +288,7 @@ class FileStore:
         for name in race.runners:
             if name not in addresses:
                 race.decline(name)
-        asked = {
-            asyncio.create_task(self._links.begin(addresses[name], "GET", target, LOOK_SECONDS)): name for name in race.runners
-        }
+        asked = {asyncio.create_task(self._links.begin(addresses[name], target, LOOK_SECONDS)): name for name in race.runners}
         try:
             while asked:
                 done, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)

@@ -1,6 +1,6 @@
 """The link to a place: HTTP/1.1 over asyncio's streams, with connections that are used again. Fronts and other places speak it.
 
-    async with links.ask(address, "GET", "/objects/…") as answer: async for chunk in answer.chunks(): …
+    async with links.ask(address, "/objects/…") as answer: async for chunk in answer.chunks(): …
     upload = await links.upload(address, "/staged/…"); await upload.send(chunk); answer = await upload.finish()
 
 Bodies are streamed in both directions, in bounded memory. LinkBroken says that no whole answer came. An address is HOST:PORT.
@@ -21,7 +21,6 @@ CONNECT_SECONDS = 2.0
 STALL_SECONDS = 10.0
 IDLE_MAX = 8
 BUFFER_BYTES = 256 << 10
-HEAD_BYTES_MAX = 32 << 10
 JSON_BYTES_MAX = 16 << 20
 
 
@@ -43,10 +42,10 @@ class _Connection:
 class Answer:
     """An answer whose head is here. `chunks` are read once; what is left unread costs the connection."""
 
-    def __init__(self, connection: _Connection, status: int, headers: dict[str, str], has_body: bool) -> None:
+    def __init__(self, connection: _Connection, status: int, headers: dict[str, str]) -> None:
         self.status = status
         self.headers = headers
-        self.is_finished = not has_body
+        self.is_finished = headers.get("content-length") == "0"
         self.connection = connection
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -114,7 +113,7 @@ class Upload:
         """End the body; the answer, if it is 200, as JSON."""
         try:
             self._connection.writer.write(b"0\r\n\r\n")
-            answer = await _head(self._connection, "PUT", timeout)
+            answer = await _head(self._connection, timeout)
             if answer.status != 200:
                 raise LinkBroken(f"the place answered {answer.status}")
             return await answer.json()
@@ -133,9 +132,9 @@ class PlaceLinks:
         self._idle: dict[str, list[_Connection]] = {}
 
     @asynccontextmanager
-    async def ask(self, address: str, method: str, target: str, *, timeout: float = STALL_SECONDS) -> AsyncIterator[Answer]:
-        """Ask without a body. `timeout` is for the head of the answer."""
-        answer = await self.begin(address, method, target, timeout)
+    async def ask(self, address: str, target: str, *, timeout: float = STALL_SECONDS) -> AsyncIterator[Answer]:
+        """Ask. `timeout` is for the head of the answer."""
+        answer = await self.begin(address, target, timeout)
         try:
             yield answer
         finally:
@@ -143,7 +142,7 @@ class PlaceLinks:
 
     async def json(self, address: str, target: str, *, timeout: float = STALL_SECONDS) -> tuple[int, Any]:
         """The status and the JSON of an answer."""
-        async with self.ask(address, "GET", target, timeout=timeout) as answer:
+        async with self.ask(address, target, timeout=timeout) as answer:
             return answer.status, await answer.json()
 
     async def upload(self, address: str, target: str) -> Upload:
@@ -153,20 +152,20 @@ class PlaceLinks:
         connection.writer.write(lines.encode())
         return Upload(connection)
 
-    async def begin(self, address: str, method: str, target: str, timeout: float) -> Answer:
+    async def begin(self, address: str, target: str, timeout: float) -> Answer:
         """Ask; the answer as soon as its head is here. Give it back afterwards."""
-        request = f"{method} {target} HTTP/1.1\r\nhost: {address}\r\n\r\n".encode()
+        request = f"GET {target} HTTP/1.1\r\nhost: {address}\r\n\r\n".encode()
         while (idle := self._take_idle(address)) is not None:
             try:
-                return await self._ask_on(idle, request, method, timeout)
+                return await self._ask_on(idle, request, timeout)
             except LinkBroken:  # it was closed meanwhile: questions without a body may be asked again
                 continue
-        return await self._ask_on(await self._connect(address), request, method, timeout)
+        return await self._ask_on(await self._connect(address), request, timeout)
 
-    async def _ask_on(self, connection: _Connection, request: bytes, method: str, timeout: float) -> Answer:
+    async def _ask_on(self, connection: _Connection, request: bytes, timeout: float) -> Answer:
         try:
             connection.writer.write(request)
-            return await _head(connection, method, timeout)
+            return await _head(connection, timeout)
         except BaseException:
             connection.writer.close()
             raise
@@ -205,7 +204,7 @@ class PlaceLinks:
         self._idle.clear()
 
 
-async def _head(connection: _Connection, method: str, timeout: float) -> Answer:
+async def _head(connection: _Connection, timeout: float) -> Answer:
     try:
         async with asyncio.timeout(timeout):
             head = await connection.reader.readuntil(b"\r\n\r\n")
@@ -214,4 +213,4 @@ async def _head(connection: _Connection, method: str, timeout: float) -> Answer:
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     except (OSError, TimeoutError, EOFError, asyncio.LimitOverrunError, ValueError, IndexError) as problem:
         raise LinkBroken(f"no answer came: {problem!r}") from problem
-    return Answer(connection, status, headers, method != "HEAD" and headers.get("content-length") != "0" and status != 204)
+    return Answer(connection, status, headers)

@@ -4,7 +4,7 @@
     failed      it could not be reached, or broke off
 
 If the winner breaks off in the middle of the bytes, those that have not failed race on from there: bytes of one digest are the
-same everywhere. Nobody is asked twice after it failed. `is_lost`: nobody is left who could answer.
+same everywhere. Nobody is asked twice after it failed.
 """
 
 from __future__ import annotations
@@ -27,10 +27,6 @@ class Race:
     def runners(self) -> list[str]:
         """Those who are asked in this heat."""
         return list(self._running)
-
-    @property
-    def is_lost(self) -> bool:
-        return not self.winner and not self._running
 
     def answer(self, place: str, number: int) -> Verdict:
         """A place answers, as of this number."""

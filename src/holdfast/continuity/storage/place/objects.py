@@ -134,7 +134,7 @@ class Objects:
     async def fetch(self, links: PlaceLinks, address: str, digest: str) -> bool:
         """Fetch bytes by digest from another place. Whether they are here now."""
         try:
-            async with links.ask(address, "GET", f"/objects/{digest}") as answer:
+            async with links.ask(address, f"/objects/{digest}") as answer:
                 if answer.status != 200:
                     return False
                 spool, held = await self.receive(answer.chunks())

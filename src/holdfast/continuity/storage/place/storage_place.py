@@ -232,7 +232,7 @@ class StoragePlace:
         for peer in peers:
             target = f"/changes?after={self.catalog.number}&position={position}"
             try:
-                async with self.links.ask(peer.address, "GET", target, timeout=COPY_SECONDS) as answer:
+                async with self.links.ask(peer.address, target, timeout=COPY_SECONDS) as answer:
                     if answer.status != 200:
                         continue
                     spool, _ = await self.objects.receive(answer.chunks())

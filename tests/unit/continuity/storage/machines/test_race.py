@@ -27,13 +27,13 @@ def test_when_the_winner_breaks_off_all_others_that_have_not_failed_run_on() -> 
     assert race.answer("c", 0) == "win"
 
 
-def test_a_race_that_everybody_declines_is_lost() -> None:
+def test_in_a_race_that_everybody_declines_nobody_is_left() -> None:
     race = Race("ab")
     race.decline("a")
-    assert not race.is_lost
+    assert race.runners == ["b"]
     race.fail("b")
 
-    assert race.is_lost
+    assert (race.runners, race.winner) == ([], "")
 
 
 MOVES = st.lists(
