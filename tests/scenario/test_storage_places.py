@@ -77,6 +77,18 @@ async def test_a_place_that_was_away_is_brought_up_to_date_in_order(tmp_path: Pa
         assert files.places["c"].catalog.number >= files.store.number
 
 
+async def test_a_place_that_has_not_the_bytes_of_a_write_fetches_them_before_it_applies_it(tmp_path: Path) -> None:
+    async with storing(tmp_path, "a", "b", "c") as files:
+        await files.end("c")
+        await files.store.put("large", chunks_of(LARGE))
+
+        place = await files.begin("c")
+        await until(lambda: place.catalog.find("large") is not None, "the write is applied")
+
+        assert place.catalog.lacking(1) == []
+        assert await files.bytes_at("c") == {"large": LARGE}
+
+
 async def test_a_stale_disk_answers_nothing_and_copies_from_a_current_place(tmp_path: Path) -> None:
     async with storing(tmp_path, "a", "b", "c") as files:
         await files.store.put("kept", LARGE)
