@@ -9,6 +9,7 @@ import typer
 
 from holdfast.cli import config_file, help_text
 from holdfast.cli.config_file import Config, PrintConfig
+from holdfast.cli.continuity import packages
 from holdfast.cli.continuity.engine import LogLevel
 from holdfast.cli.options import URL_DEFAULT, Url, expanded
 
@@ -128,7 +129,8 @@ def place(
 ) -> None:
     if _has_printed(context, print_config):
         return
-    from holdfast.continuity.storage.serving import serve_place
+    with packages.needed():
+        from holdfast.continuity.storage.serving import serve_place
     from holdfast.node.settings import parse_address
 
     tls = _tls(tls_certificate, tls_key, tls_ca, "--tls-ca")
@@ -158,7 +160,8 @@ def serve(
 ) -> None:
     if _has_printed(context, print_config):
         return
-    from holdfast.continuity.storage.serving import Tls, serve_all, serve_front
+    with packages.needed():
+        from holdfast.continuity.storage.serving import Tls, serve_all, serve_front
     from holdfast.node.settings import parse_address
 
     address, tls = parse_address(listen), Tls(tls_certificate, tls_key)

@@ -1,4 +1,4 @@
-"""What the applications of a front and of a place share: bodies that are streamed in and out, and short answers.
+"""What fronts and places share: bodies that are streamed in and out, short answers, and the server that runs an application.
 
 uvicorn swallows what is sent to a client that has left: `Leaving` notices it, so that nobody reads on for nobody.
 """
@@ -7,12 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+import logging
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, MutableMapping
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs, unquote
 
 import msgspec
+import uvicorn
+
+from holdfast.continuity.server_certificate import ServerCertificate
+from holdfast.errors import Unavailable
+
+# Answers that are under way when a server ends have so long.
+END_SECONDS = 5
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -94,3 +103,61 @@ class Leaving:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._task.cancel()
+
+
+# --- serving ---------------------------------------------------------------------------------------------------------
+
+
+class _Uvicorn(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals alone: the program hears them."""
+        yield
+
+
+class AsgiServer:
+    """Use it as `async with`. `port` is where it listens."""
+
+    def __init__(
+        self,
+        application: Any,
+        host: str,
+        port: int,
+        certificate: ServerCertificate | None = None,
+    ) -> None:
+        self._listening = listen(host, port)
+        self.port: int = self._listening.getsockname()[1]
+        config = uvicorn.Config(
+            application, http="httptools", ws="none", lifespan="off", interface="asgi3", log_config=None, access_log=False,
+            proxy_headers=False, server_header=False, date_header=False, timeout_graceful_shutdown=END_SECONDS,
+            timeout_keep_alive=60, **(certificate.for_uvicorn if certificate is not None else {}),
+        )  # fmt: skip
+        logging.getLogger("uvicorn").setLevel(logging.ERROR)
+        self._server = _Uvicorn(config)
+        self._serving: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._serving = asyncio.create_task(self._server.serve([self._listening]))
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        self._server.should_exit = True
+        if self._serving is not None:
+            await self._serving
+        self._listening.close()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that takes connections already: whoever connects now is answered when the server runs."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(1024)
+        listening.setblocking(False)
+    except OSError as problem:
+        raise Unavailable(
+            f"cannot listen on {host}:{port} ({problem.strerror}); stop what uses the port, or choose another with --listen"
+        ) from problem
+    return listening

@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdfast.client.client import connect
-from holdfast.continuity.asgi_server import AsgiServer
 from holdfast.continuity.errors import NoSuchFileStore
+from holdfast.continuity.server_certificate import ServerCertificate
 from holdfast.continuity.storage import definition as register
 from holdfast.continuity.storage.application import FrontApplication
+from holdfast.continuity.storage.asgi import AsgiServer
 from holdfast.continuity.storage.definition import Definition
 from holdfast.continuity.storage.file_store import FileStore
 from holdfast.continuity.storage.place.place_application import PlaceApplication
@@ -38,6 +39,13 @@ class Tls(NamedTuple):
     certificate: Path | None = None
     key: Path | None = None
     authority: Path | None = None
+
+    @property
+    def of_server(self) -> ServerCertificate | None:
+        """For who listens; with an authority it takes only those who show a certificate of it."""
+        if self.certificate is None:
+            return None
+        return ServerCertificate(self.certificate, self.key or self.certificate, self.authority).checked()
 
     def to_places(self) -> ssl.SSLContext | None:
         """For links to places: they have certificates of the authority, and are shown the own one."""
@@ -79,7 +87,7 @@ async def serve_place(
     certificate of the authority."""
     tls = tls or Tls()
     application = PlaceApplication()
-    server = AsgiServer(application, *listen, certificate=tls.certificate, key=tls.key, client_ca=tls.authority)
+    server = AsgiServer(application, *listen, tls.of_server)
     async with server:
         made = StoragePlace(
             url,
@@ -107,7 +115,7 @@ async def serve_front(
     tls = tls or Tls()
     async with (
         FileStore(url, store, tls=(places_tls or Tls()).to_places()) as opened,
-        AsgiServer(FrontApplication(opened), *listen, certificate=tls.certificate, key=tls.key) as server,
+        AsgiServer(FrontApplication(opened), *listen, tls.of_server) as server,
     ):
         yield Front(opened, f"{listen[0]}:{server.port}")
 
