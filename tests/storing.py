@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import holdfast
+from holdfast.continuity.errors import NotTaken
 from holdfast.continuity.storage import definition as register
 from holdfast.continuity.storage.definition import Definition
 from holdfast.continuity.storage.file_store import FileStore
@@ -44,9 +46,21 @@ class Storing:
             await self.end(name)
 
     async def until_current(self, *names: str) -> None:
-        """The front knows that exactly these places are current."""
+        """The front knows that exactly these places are current. It asks: so it notices at once who is gone."""
         wanted = list(names)
-        await until(lambda: [each.name for each in self.store.places.current()] == wanted, f"places {wanted} are current")
+
+        async def are_current() -> bool:
+            with contextlib.suppress(NotTaken):
+                await self.store.page(limit=1)
+            return [each.name for each in self.store.places.current()] == wanted
+
+        await until(are_current, f"places {wanted} are current")
+
+    async def until_equal(self) -> None:
+        """Every place has applied what the front has seen, and lacks nothing."""
+        places = self.places.values()
+        await until(lambda: all(each.catalog.number >= self.store.number for each in places), "all have applied everything")
+        await until(lambda: not any(each.catalog.lacking(1) for each in places), "nobody lacks anything")
 
     async def bytes_at(self, name: str) -> dict[str, bytes]:
         """Every file as a place has it, each byte checked."""

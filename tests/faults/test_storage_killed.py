@@ -201,7 +201,7 @@ def test_holdfast_killed_and_started_again_loses_no_write(tmp_path: Path) -> Non
 
 
 def test_a_place_that_was_stopped_answers_nothing_old_when_it_goes_on(tmp_path: Path) -> None:
-    with running(tmp_path, "a", "b", "c") as (files, client, _):
+    with running(tmp_path, "a", "c", places_min=1) as (files, client, _):
         client.put("x", b"0")
         files.until_equal()
         process, address = files._running["c"], files.places["c"]
@@ -213,7 +213,7 @@ def test_a_place_that_was_stopped_answers_nothing_old_when_it_goes_on(tmp_path: 
             assert client.get("x") == b"%d" % newest
 
         process.send_signal(signal.SIGCONT)
-        seen = []
+        seen: list[str] = []
 
         def answers() -> bool:
             told = straight.get("/entry/x")  # asked by one who knows of no number

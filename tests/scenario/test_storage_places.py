@@ -39,10 +39,10 @@ async def test_small_and_large_files_are_at_all_places_and_are_read_moved_and_de
         await store.delete("x/small")
         last = await store.put("end", b"")
 
-        for place in files.places.values():
-            assert await place.until_number(last.number, 30)
-            await until(lambda place=place: not place.catalog.lacking(9), "the bytes are here")  # type: ignore[misc]
-            assert await files.bytes_at(place.name) == {"y/large": LARGE, "end": b""}
+        await files.until_equal()
+        for name, place in files.places.items():
+            assert place.catalog.number >= last.number
+            assert await files.bytes_at(name) == {"y/large": LARGE, "end": b""}
         with pytest.raises(NoSuchFile):
             await store.find("large")
 
@@ -72,9 +72,9 @@ async def test_a_place_that_was_away_is_brought_up_to_date_in_order(tmp_path: Pa
 
         await files.begin("c")
         await files.until_current("a", "b", "c")
+        await files.until_equal()
 
         assert await files.bytes_at("c") == await files.bytes_at("a")
-        assert files.places["c"].catalog.number >= files.store.number
 
 
 async def test_a_place_that_has_not_the_bytes_of_a_write_fetches_them_before_it_applies_it(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ async def test_a_stale_disk_answers_nothing_and_copies_from_a_current_place(tmp_
         await files.store.put("x", b"new")
         await files.store.put("y", LARGE[7:])
         await files.store.delete("kept")
-        await until(lambda: files.places["c"].catalog.number == files.store.number, "it has them all")
+        await files.until_equal()
         await files.end("c")
         shutil.rmtree(tmp_path / "c")
         (tmp_path / "image").rename(tmp_path / "c")  # the disk of yesterday
@@ -115,6 +115,7 @@ async def test_a_stale_disk_answers_nothing_and_copies_from_a_current_place(tmp_
             return place.state == "current"
 
         await until(becomes_current, "it has copied")
+        await files.until_equal()
 
         assert {503} == set(seen)
         assert await files.bytes_at("c") == await files.bytes_at("a") == {"x": b"new", "y": LARGE[7:]}
@@ -143,9 +144,8 @@ async def test_a_place_with_an_empty_disk_and_a_new_place_are_filled_while_write
 
         is_over.set()
         assert await writing > 0
+        await files.until_equal()
         for name in ("b", "new"):
-            assert await files.places[name].until_number(files.store.number, 30)
-            await until(lambda name=name: not files.places[name].catalog.lacking(1), "it lacks nothing")  # type: ignore[misc]
             assert await files.bytes_at(name) == await files.bytes_at("a")
 
 
@@ -163,7 +163,7 @@ async def _write_until(files: Storing, is_over: asyncio.Event) -> int:
 async def test_a_place_without_a_current_one_to_copy_from_waits_and_says_so(tmp_path: Path) -> None:
     async with storing(tmp_path, "a", "b") as files:
         await files.store.put("x", b"1")
-        await until(lambda: all(each.catalog.number >= 3 for each in files.places.values()), "both have it")
+        await files.until_equal()
         await files.end("a")
         await files.end("b")
         shutil.rmtree(tmp_path / "b")
@@ -203,7 +203,7 @@ async def test_with_one_place_needed_one_is_enough(tmp_path: Path) -> None:
 async def test_damaged_bytes_are_never_given_another_place_answers_and_they_are_repaired(tmp_path: Path, body: bytes) -> None:
     async with storing(tmp_path, "a", "b") as files:
         outcome = await files.store.put("x", body)
-        assert await files.places["b"].until_number(outcome.number, 30)
+        await files.until_equal()
         damaged = tmp_path / "a" / key_of(outcome.digest)
         harmed = bytearray(body)
         harmed[-1] ^= 1
