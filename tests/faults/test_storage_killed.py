@@ -21,7 +21,7 @@ from holdfast.continuity.storage.place.catalog import Catalog
 from holdfast.continuity.storage.place.shelf import key_of
 from tests import effort
 from tests.domain_processes import Processes, holdfast
-from tests.server_process import ServerProcess, free_port
+from tests.server_process import SMALL_QUERY, ServerProcess, free_port
 from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.faults
@@ -63,6 +63,15 @@ class StoreProcesses(Processes):
             return found
         except httpx.HTTPError:
             return {"state": "gone"}
+
+    def are_equal(self, *folders: Path) -> bool:
+        """The places in these folders have the same number, and lack nothing."""
+        found = [Catalog(each / "catalog.sqlite") for each in folders]
+        try:
+            return len({each.number for each in found}) == 1 and not any(each.lacking(1) for each in found)
+        finally:
+            for each in found:
+                each.close()
 
     def until_equal(self) -> None:
         """All places are current, at one number, and lack nothing."""
@@ -181,6 +190,28 @@ def test_a_front_killed_in_large_writes_leaves_whole_files_or_none_and_no_bytes_
     assert found.items() <= (digests(bodies) | digests({"end": b"1"})).items()
     on_disk = {file.name for each in "ab" for file in (tmp_path / each / "objects").rglob("*") if file.is_file()}
     assert on_disk == set(found.values())
+
+
+def test_a_store_in_one_process_that_is_killed_has_everything_when_it_starts_again(tmp_path: Path) -> None:
+    dice = random.Random(effort.seed(20_261_121))
+    written: dict[str, bytes] = {}
+    with StoreProcesses(tmp_path, f"file:{tmp_path}/events{SMALL_QUERY}") as files:
+        client = Client(files.port)
+        options = ["--listen", f"127.0.0.1:{files.port}", *(f"--place={each}={tmp_path / each}" for each in "ab")]
+        for _ in range(effort.rounds(short=2, long=25)):
+            files.start("all", *holdfast("store", "serve", "files", *options), ready="taking requests")
+            for name, body in written.items():
+                assert client.get(name) == body
+            for _ in range(10):
+                name = f"n/{dice.randrange(8)}"
+                written[name] = dice.randbytes(dice.choice((10, 300_000)))
+                client.put(name, written[name])
+            files.kill("all")
+        client.close()
+        files.start("all", *holdfast("store", "serve", "files", *options), ready="taking requests")
+        wait_until(lambda: files.are_equal(tmp_path / "a", tmp_path / "b"), "both have applied everything")
+
+    assert contents(tmp_path / "a") == contents(tmp_path / "b") == digests(written)
 
 
 def test_holdfast_killed_and_started_again_loses_no_write(tmp_path: Path) -> None:

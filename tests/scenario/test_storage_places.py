@@ -47,6 +47,26 @@ async def test_small_and_large_files_are_at_all_places_and_are_read_moved_and_de
             await store.find("large")
 
 
+async def test_a_folder_a_file_system_of_fsspec_and_another_store_over_http_are_places_of_one_store(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    async with storing(tmp_path / "inner", "x", places_min=1) as inner, storing(tmp_path, "a") as files:
+        await files.begin("memory", f"memory://{secrets.token_hex(4)}", folder=tmp_path / "memory")
+        await files.begin("http", f"http://{inner.front}/outer", folder=tmp_path / "http")
+        await files.until_current("a", "http", "memory")
+
+        await files.store.put("small", b"small")
+        await files.store.put("large", chunks_of(LARGE))
+        await files.until_equal()
+
+        wanted = {"small": b"small", "large": LARGE}
+        for name in ("a", "memory", "http"):
+            assert await files.bytes_at(name) == wanted
+        assert {entry.size for _, entry in await inner.store.page("outer/objects/")} == {len(LARGE), len(b"small")}
+        await files.end("a")
+        await files.until_current("http", "memory")
+        assert await read(files.store, "large") == LARGE
+
+
 async def test_conditions_are_judged_in_the_order_of_writes_one_of_many_wins(tmp_path: Path) -> None:
     async with storing(tmp_path, "a", "b") as files:
         tries = [files.store.put("lock", b"%d" % each, if_none_match=("*",)) for each in range(8)]
