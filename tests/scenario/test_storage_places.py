@@ -248,6 +248,27 @@ async def test_staged_bytes_without_a_write_are_removed_and_named_ones_stay(tmp_
         assert all(place.catalog.held(kept.digest) for place in places)
 
 
+async def test_the_marks_of_a_place_do_not_pile_up_and_the_greatest_is_always_there(tmp_path: Path) -> None:
+    async with storing(tmp_path, "a", places_min=1) as files, holdfast.connect(files.url) as client:
+        queue = files.store.definition.mark("a")
+
+        async def told() -> tuple[int, int]:
+            number = await register.mark_told(client, files.store.definition, "a")
+            return number or 0, int((await client.describe(queue))["waiting"])
+
+        for each in range(10):
+            number = (await files.store.put("x", b"%d" % each)).number
+
+            async def is_marked(number: int = number) -> bool:
+                return (await told())[0] >= number
+
+            await until(is_marked, "it is marked")
+
+        assert (await told())[1] <= 3
+        await files.end("a")
+        assert (await told())[0] == number
+
+
 async def test_a_place_that_is_dropped_holds_nothing_back_and_copies_when_it_comes_again(tmp_path: Path) -> None:
     async with storing(tmp_path, "a", "b", "c") as files:
         await files.end("c")

@@ -14,7 +14,7 @@ import msgspec
 from holdfast.client.client import Client
 from holdfast.continuity.domain import checked_name
 from holdfast.continuity.errors import FileStoreExists, NoSuchFileStore
-from holdfast.errors import BadSetting, DestinationExists, NoSuchDestination, TimedOut
+from holdfast.errors import BadSetting, DestinationExists, NoSuchDestination
 
 PREFIX = "store."
 TYPE = "holdfast.store.definition"
@@ -156,16 +156,6 @@ async def mark_told(client: Client, definition: Definition, place: str) -> int |
     except NoSuchDestination:
         return None
     return max(numbers, default=None)
-
-
-async def forget_marks(client: Client, definition: Definition, place: str, below: int) -> None:
-    """Confirm the marks that a later one has replaced."""
-    async with client.queue(definition.mark(place)).receive(timeout=0) as incoming:
-        try:
-            while int((event := await incoming.next()).data["number"]) < below:
-                await event.confirm()
-        except TimedOut:
-            pass
 
 
 async def _newest(client: Client, queue: str) -> bytes | None:

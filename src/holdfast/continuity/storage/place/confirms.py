@@ -12,17 +12,18 @@ import logging
 from collections.abc import Iterable
 
 from holdfast.client.client import Client
+from holdfast.client.receiving.incoming import Incoming
 from holdfast.client.receiving.received_event import ReceivedEvent
 from holdfast.continuity.storage import definition as register
 from holdfast.continuity.storage.definition import Definition
 from holdfast.continuity.storage.place.catalog import Catalog
-from holdfast.errors import Closed, HoldfastError
+from holdfast.errors import Closed, HoldfastError, TimedOut
 
 log = logging.getLogger("holdfast.continuity")
 
 CONFIRM_SECONDS = 0.05
-# After so many marks, those that later ones have replaced are removed.
-MARKS_KEPT = 64
+# Marks that are received ahead, to be removed when a later one has replaced them.
+MARKS_AHEAD = 64
 
 
 class Confirms:
@@ -30,7 +31,8 @@ class Confirms:
         self._client, self._definition, self._place, self._catalog = client, definition, place, catalog
         self._events: dict[int, ReceivedEvent] = {}  # by position: an event that comes again is one
         self._some = asyncio.Event()
-        self._told = 0
+        self._marks: Incoming | None = None
+        self._greatest: ReceivedEvent | None = None  # mark
 
     def add(self, events: Iterable[ReceivedEvent]) -> None:
         """These events are applied and durable, or were before."""
@@ -67,6 +69,20 @@ class Confirms:
                 await event.confirm()
             except HoldfastError as problem:  # it is delivered again, and passed over then
                 log.debug("place %s: an event is not confirmed: %s", self._place, problem)
-        self._told += 1
-        if self._told % MARKS_KEPT == 1:
-            await register.forget_marks(self._client, self._definition, self._place, self._catalog.number)
+        await self._forget_marks()
+
+    async def _forget_marks(self) -> None:
+        """Confirm the marks that a later one has replaced. The greatest that was received is held: it stays in its queue."""
+        try:
+            if self._marks is None:
+                self._marks = await self._client.queue(self._definition.mark(self._place)).receive(credit=MARKS_AHEAD).open()
+            while True:
+                mark = await self._marks.next(timeout=0)
+                lesser, self._greatest = sorted((mark, self._greatest or mark), key=lambda each: int(each.data["number"]))
+                if lesser is not self._greatest:
+                    await lesser.confirm()
+        except TimedOut:  # no more is here
+            return
+        except HoldfastError as problem:  # they come again, to another receiver
+            log.debug("place %s: old marks are not removed for the moment: %s", self._place, problem)
+            self._marks, self._greatest = None, None
