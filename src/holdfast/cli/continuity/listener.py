@@ -186,11 +186,13 @@ def listener(
 async def _serve(made: Callable[[], Listener]) -> None:
     """Listen until a signal comes. A start that fails because Holdfast is not there yet is tried again, then reported (29)."""
     import asyncio
+    import gc
     import signal
 
     from holdfast.cli.output import print_line
 
     listener = await _opened(made)
+    gc.freeze()  # what is loaded by now stays for good: the collector need not visit it among requests
     try:
         for each in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(each, listener.stop)

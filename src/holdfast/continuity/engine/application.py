@@ -196,6 +196,10 @@ class Application:
         finally:
             self._bodies_bytes -= size
 
+    def terms(self, client: tuple[str, int] | None, headers: Headers) -> tuple[str, str, str]:
+        """Session, key and transaction number that a request has. Refusal for a key that is too long."""
+        return self._session({"client": client}, headers), _key_of(headers), self._number(headers)
+
     def _session(self, scope: Scope, headers: Headers) -> str:
         """The session of a request: named by a cookie or a header, else its connection."""
         domain = self.engine.domain
@@ -209,7 +213,7 @@ class Application:
 
     def _number(self, headers: Headers) -> str:
         wanted = self.engine.domain.transaction_header.lower().encode()
-        return next((value.decode("latin-1") for name, value in headers if wanted and name == wanted), "")
+        return next((value.decode("latin-1") for name, value in headers if name == wanted), "") if wanted else ""
 
 
 class Refusal(Exception):
@@ -222,7 +226,8 @@ class Refusal(Exception):
 
 
 def _key_of(headers: Headers) -> str:
-    key = next((value for name, value in headers if name == b"idempotency-key"), b"").decode("latin-1").strip().strip('"')
+    value = next((value for name, value in headers if name == b"idempotency-key"), b"")
+    key = value.decode("latin-1").strip().strip('"') if value else ""
     if len(key) > KEY_MAX:
         raise Refusal(400, f"Idempotency-Key has {len(key)} characters; at most {KEY_MAX} are taken")
     return key

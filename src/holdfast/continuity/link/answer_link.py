@@ -33,6 +33,7 @@ from holdfast.continuity.link.frame import (
     Stop,
     Welcome,
 )
+from holdfast.continuity.link.turn_writer import TurnWriter
 from holdfast.errors import ProtocolError
 
 log = logging.getLogger("holdfast.continuity")
@@ -84,6 +85,7 @@ class AnswerLink(asyncio.Protocol):
         self._tls = tls
         self._frames = Frames()
         self._transport: asyncio.Transport | None = None
+        self._writer: TurnWriter | None = None
         self._welcomed: asyncio.Future[None] | None = None
         self._lost = asyncio.Event()
         self._has_room = asyncio.Event()
@@ -103,19 +105,20 @@ class AnswerLink(asyncio.Protocol):
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        if self._transport is not None and not self._transport.is_closing():
+        if self._transport is not None and self._writer is not None and not self._transport.is_closing():
             if self.is_linked:
-                self._transport.write(frame.encode(Goodbye(reason)))
+                self._writer.write(frame.encode(Goodbye(reason)))
+            self._writer.flush()
             self._transport.close()
         self._end_of_link()
 
     def send(self, message: Message) -> bool:
         """Send it if there is a link with room; whether it was sent."""
-        transport = self._transport
-        if not self.is_linked or transport is None or transport.get_write_buffer_size() > UNSENT_BYTES_MAX:
+        writer = self._writer
+        if not self.is_linked or writer is None or writer.unsent_bytes > UNSENT_BYTES_MAX:
             self.dropped += 1
             return False
-        transport.write(frame.encode(message))
+        writer.write(frame.encode(message))
         return True
 
     async def until_room(self, seconds: float) -> None:
@@ -183,7 +186,8 @@ class AnswerLink(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=ROOM_BYTES)
-        self._transport.write(frame.encode(self._hello))
+        self._writer = TurnWriter(self._transport, asyncio.get_running_loop())
+        self._writer.write(frame.encode(self._hello))
 
     def data_received(self, data: bytes) -> None:
         try:

@@ -18,6 +18,7 @@ Memory: a frame is at most FRAME_MAX; a peer that sends a larger one, or a wrong
 from __future__ import annotations
 
 from collections.abc import Iterator
+from struct import Struct
 from typing import Literal
 
 import crc32c
@@ -165,13 +166,14 @@ HEARTBEAT_SECONDS = 0.2
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Message)
+_head = Struct(">II")  # length and check sum
 
 
 def encode(message: Message) -> bytes:
     body = _encoder.encode(message)
     if len(body) > FRAME_MAX:
         raise ProtocolError(f"a frame of {len(body):,} bytes is over the limit of {FRAME_MAX:,}; send the body in parts")
-    return len(body).to_bytes(4, "big") + crc32c.crc32c(body).to_bytes(4, "big") + body
+    return _head.pack(len(body), crc32c.crc32c(body)) + body
 
 
 class Frames:
@@ -179,6 +181,7 @@ class Frames:
 
     def __init__(self, frame_max: int = FRAME_MAX) -> None:
         self._buffer = bytearray()
+        self._wanted = HEAD_BYTES  # bytes that make the frame in the buffer whole, as far as is known
         self._frame_max = frame_max
 
     def widen(self) -> None:
@@ -186,18 +189,23 @@ class Frames:
         self._frame_max = FRAME_MAX
 
     def feed(self, data: bytes) -> Iterator[Message]:
-        self._buffer += data
-        begin = 0
-        view = self._buffer
-        while len(view) - begin >= HEAD_BYTES:
-            length = int.from_bytes(view[begin : begin + 4], "big")
+        if self._buffer:  # a frame began in bytes that came before
+            self._buffer += data
+            if len(self._buffer) < self._wanted:
+                return
+            data = bytes(self._buffer)
+            self._buffer.clear()
+        begin, size, self._wanted = 0, len(data), HEAD_BYTES
+        while size - begin >= HEAD_BYTES:
+            length, check_sum = _head.unpack_from(data, begin)
             if length > self._frame_max:
                 raise ProtocolError(f"a frame of {length:,} bytes is over the limit of {self._frame_max:,}")
             end = begin + HEAD_BYTES + length
-            if len(view) < end:
+            if size < end:
+                self._wanted = end - begin
                 break
-            body = bytes(view[begin + HEAD_BYTES : end])
-            if crc32c.crc32c(body) != int.from_bytes(view[begin + 4 : begin + 8], "big"):
+            body = data[begin + HEAD_BYTES : end]
+            if crc32c.crc32c(body) != check_sum:
                 raise ProtocolError("the check sum of a frame is wrong")
             begin = end
             try:
@@ -205,4 +213,5 @@ class Frames:
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
                 raise ProtocolError(f"a frame cannot be read: {problem}") from problem
             yield message
-        del self._buffer[:begin]
+        if begin < size:
+            self._buffer += data[begin:]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
+from functools import partial
 
 import msgspec
 
@@ -66,6 +67,10 @@ class EngineQuestions:
         declined = self._reason_to_decline(asked.place, asked.membership, asked.is_stream)
         if declined:
             return self._answers.send_to(link, asked.number, 0, "declined", None, declined)
+        if not asked.is_stream and self._server.is_at_hand:
+            place = self._order.finished
+            stream = self._answers.stream_to(link, asked.number, place)
+            return self._server.begin_read(asked.content, stream, partial(self._answer, link, asked, place, stream))
         task = asyncio.create_task(self._pass_on(link, asked) if asked.is_stream else self._read(link, asked))
         if asked.is_stream:
             self._streams[asked.number] = task
@@ -94,13 +99,21 @@ class EngineQuestions:
         place = self._order.finished
         stream = self._answers.stream_to(link, asked.number, place)
         try:
-            answer = await self._server.read(asked.number, asked.content, stream)
+            told: Answer | CallFailed = await self._server.read(asked.number, asked.content, stream)
         except Declined as reason:
+            stream.leave()
             return self._answers.send_to(link, asked.number, place, "declined", None, str(reason))
         except CallFailed as failure:
-            return self._answers.send_to(link, asked.number, place, "failed", None, str(failure))
-        finally:
+            told = failure
+        except BaseException:
             stream.leave()
+            raise
+        return self._answer(link, asked, place, stream, told)
+
+    def _answer(self, link: AnswerLink, asked: Read, place: int, stream: AnswerStream, answer: Answer | CallFailed) -> None:
+        stream.leave()
+        if isinstance(answer, CallFailed):
+            return self._answers.send_to(link, asked.number, place, "failed", None, str(answer))
         answer = msgspec.structs.replace(answer, comparison=self._compare(answer, stream))
         if stream.is_begun:
             stream.end(answer.comparison)

@@ -12,8 +12,8 @@ servers see the same one, and the server's own address if the client named none.
 CallFailed says that there is no answer, and whether the server may have seen the request (`server_connection`). A request that
 cannot be written as HTTP, such as one with a line break in a header, is answered with 400 here, alike at every listener.
 
-Bounds: `connections_max` connections, further calls wait their turn; a connection that was idle for IDLE_SECONDS_MAX is not used
-again; a whole answer has at most `answer_max` bytes, one that is streamed any number.
+Bounds: `connections_max` connections, others wait; one that was idle for IDLE_SECONDS_MAX is not used again; a whole answer has
+at most `answer_max` bytes, one that is streamed any number.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import NamedTuple, Protocol, Self
 from urllib.parse import unquote, urlsplit
 
 from holdfast.continuity.answer import Answer, Head
-from holdfast.continuity.listener.server_connection import CallFailed, ServerConnection, passed_on
+from holdfast.continuity.listener.server_connection import CallFailed, ServerConnection, Turns, passed_on
 from holdfast.continuity.request import Content, Headers
 from holdfast.errors import BadUrl
 
@@ -78,6 +78,9 @@ def parse_address(url: str) -> Address:
     )
 
 
+Told = Callable[[Answer | CallFailed], None]
+
+
 class Stream(Protocol):
     """Takes an answer while it comes."""
 
@@ -107,7 +110,10 @@ class HttpCaller:
         self._host = self.address.authority.encode()
         self._answer_max = answer_max
         self._idle: list[ServerConnection] = []  # the one used last is used next
-        self._turns = asyncio.Semaphore(connections_max)
+        self._turns = Turns(connections_max)
+        self._watched: set[ServerConnection] = set()  # of calls without a task, with one timer for all
+        self._timer: asyncio.TimerHandle | None = None
+        self._rests: set[asyncio.Task[None]] = set()  # of their answers that do not come at once
         # What is asked first on every new connection, and who hears the answer; CallFailed of it ends the connection.
         self.greeting: Callable[[], tuple[Content, Callable[[Answer], None]]] | None = None
         self.connections_made = 0  # a server that was started again is noticed by a new connection (continuity rule 12)
@@ -119,7 +125,12 @@ class HttpCaller:
         await self.close()
 
     async def close(self) -> None:
-        """End the connections that nobody uses."""
+        """End the connections that nobody uses, and answers that are still coming."""
+        for task in self._rests:
+            task.cancel()
+        await asyncio.gather(*self._rests, return_exceptions=True)
+        if self._timer is not None:
+            self._timer.cancel()
         for connection in self._idle:
             connection.end()
         self._idle.clear()
@@ -152,6 +163,73 @@ class HttpCaller:
         if stream is not None:
             return Answer(head, body)
         return Answer(head if head.length >= 0 else Head(head.status, head.headers, len(body)), body)
+
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether `call_at_once` can be used: a kept connection waits."""
+        if (connection := self._kept() if self._turns.are_free else None) is not None:
+            self._idle.append(connection)
+        return connection is not None
+
+    def call_at_once(self, content: Content, headers: Headers, timeout: float, stream: Stream, told: Told) -> bool:
+        """Call without a task over a kept connection, and have the answer told; False, with nothing done, if there is none.
+
+        It is the same call as `call` with a `stream`. An answer that comes whole is told in the turn of the loop that reads it.
+        """
+        if not self.is_at_hand:
+            return False
+        if (request := written(content, headers, self._host)) is None:
+            told(UNWRITABLE)
+            return True
+        self._turns.take_at_once()
+        connection = self._idle.pop()
+        self._watch(connection, asyncio.get_running_loop().time() + timeout)
+
+        def heard() -> None:
+            self._watched.discard(connection)
+            if connection.is_over:
+                return self._tell(connection, told, None)
+            task = asyncio.ensure_future(self._rest(connection, stream, timeout, told))
+            self._rests.add(task)
+            return task.add_done_callback(self._rests.discard)
+
+        connection.begin(request, is_head=content.method == "HEAD", heard=heard)
+        return True
+
+    async def _rest(self, connection: ServerConnection, stream: Stream, timeout: float, told: Told) -> None:
+        """Go on with an answer that does not come at once."""
+        try:
+            body: bytes | None = await self._streamed(connection, stream, timeout)
+        except CallFailed:
+            body = None  # `_tell` finds the failure
+        except BaseException:
+            connection.end()
+            self._release(connection)
+            raise
+        self._tell(connection, told, body)
+
+    def _tell(self, connection: ServerConnection, told: Told, body: bytes | None) -> None:
+        result = connection.failure or Answer(connection.received_head, connection.take_body() if body is None else body)
+        self._release(connection)
+        told(result)
+
+    def _watch(self, connection: ServerConnection, deadline: float) -> None:
+        """See that a call without a task ends in time. One timer serves all of them: most end long before."""
+        connection.deadline = deadline
+        self._watched.add(connection)
+        if self._timer is not None and self._timer.when() > deadline:
+            self._timer.cancel()
+            self._timer = None
+        self._timer = self._timer or asyncio.get_running_loop().call_at(deadline, self._look_at_time)
+
+    def _look_at_time(self) -> None:
+        self._timer = None
+        now = asyncio.get_running_loop().time()
+        for connection in list(self._watched):
+            if connection.deadline <= now:
+                connection.fail("timed out", "no answer in time")
+            else:
+                self._watch(connection, connection.deadline)
 
     async def _streamed(self, connection: ServerConnection, stream: Stream, timeout: float) -> bytes:
         """Give a stream the body in parts; the whole body. A body that is small and comes soon is not given to the stream."""
@@ -229,16 +307,25 @@ class HttpCaller:
     @asynccontextmanager
     async def _connection(self, timeout: float) -> AsyncIterator[ServerConnection]:
         """A connection for one exchange. It is kept afterwards if the exchange ended as it should."""
-        async with self._turns:
+        await self._turns.take()
+        try:
             connection = self._kept() or await self._greeted(await self._connect(timeout), timeout)
-            try:
-                yield connection
-            finally:
-                if connection.is_reusable:
-                    connection.idle_since = asyncio.get_running_loop().time()
-                    self._idle.append(connection)
-                else:
-                    connection.end()
+        except BaseException:
+            self._turns.give()
+            raise
+        try:
+            yield connection
+        finally:
+            self._release(connection)
+
+    def _release(self, connection: ServerConnection) -> None:
+        """An exchange has ended: keep its connection if it ended as it should."""
+        if connection.is_reusable:
+            connection.idle_since = asyncio.get_running_loop().time()
+            self._idle.append(connection)
+        else:
+            connection.end()
+        self._turns.give()
 
     async def _greeted(self, connection: ServerConnection, timeout: float) -> ServerConnection:
         """The connection after the greeting, or another if the server did not keep it. CallFailed if it said nothing."""
@@ -291,11 +378,11 @@ class HttpCaller:
 
 def written(content: Content, extra: Headers, host: bytes) -> bytes | None:
     """The request as it goes over the wire; None if it cannot be written as HTTP."""
-    named = {name for name, _ in extra}
-    headers = [each for each in passed_on(content.headers) if each[0] not in _LEFT_OUT and each[0] not in named]
+    left_out = _LEFT_OUT.union([name for name, _ in extra]) if extra else _LEFT_OUT
     host = next((value for name, value in content.headers if name == b"host"), host)
     lines = [b"%s %s HTTP/1.1" % (content.method.encode(), content.target.encode()), b"host: " + host]
-    lines += [b"%s: %s" % each for each in (*headers, *extra)]
+    lines += [b"%s: %s" % each for each in passed_on(content.headers) if each[0] not in left_out]
+    lines += [b"%s: %s" % each for each in extra]
     if content.body or content.method in _METHODS_WITH_BODY:
         lines.append(b"content-length: %d" % len(content.body))
     head = b"\r\n".join(lines)

@@ -153,6 +153,21 @@ class ServerCall:
         out = self._aliases.outgoing(request.transaction, await self._ask_with_effects(request, content))
         return Called(out.answer, Aliases.encode_learnt(out.learnt))
 
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether `begin` can be used now: nothing of the answer is waited for, or changed, but by the server."""
+        return self._caller is not None and self._aliases is None and self.effects is None and self._caller.is_at_hand
+
+    def begin(self, request: Request, stream: Stream, told: Callable[[Answer | CallFailed], None]) -> None:
+        """Call with a request, without a task, if it `is_at_hand`."""
+        assert self._caller is not None
+        self._caller.call_at_once(request.content, self._extra(request), self._timeout, stream, told)
+
+    def begin_read(self, content: Content, stream: Stream, told: Callable[[Answer | CallFailed], None]) -> None:
+        """The same with a request that is not in the topic."""
+        assert self._caller is not None
+        self._caller.call_at_once(content, _time_and_seed(content) if self._tells else [], self._timeout, stream, told)
+
     async def _ask_with_effects(self, request: Request, content: Content, stream: Stream | None = None) -> Answer:
         """The answer; where it may ask for effects, it is whole before any of it is handed on."""
         self._asked[request.transaction] = None

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Literal, cast
 
 import httptools
@@ -45,6 +46,43 @@ class CallFailed(Exception):
         self.reason = reason
 
 
+class Turns:
+    """So many may be taken at a time; further ones wait in their order. A turn can also be taken without waiting."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def are_free(self) -> bool:
+        return self._free > 0
+
+    def take_at_once(self) -> None:
+        assert self._free > 0, "somebody looked before"
+        self._free -= 1
+
+    async def take(self) -> None:
+        if self._free > 0:
+            self._free -= 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.give()
+            raise
+
+    def give(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                return turn.set_result(None)
+        self._free += 1
+        return None
+
+
 class ServerConnection(asyncio.Protocol):
     """A connection. One exchange at a time; `is_reusable` tells whether there can be another."""
 
@@ -53,6 +91,7 @@ class ServerConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._parser: httptools.HttpResponseParser | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._heard: Callable[[], None] | None = None
         self._chunks: deque[bytes] = deque()
         self._buffered = 0
         self._body_max: int | None = None
@@ -66,11 +105,16 @@ class ServerConnection(asyncio.Protocol):
         self._failure: CallFailed | None = None
         self.head: Head | None = None
         self.idle_since = 0.0
+        self.deadline = 0.0  # of an exchange that nobody waits for in a task
 
     # --- the exchange ------------------------------------------------------------------------------------------------
 
-    def begin(self, request: bytes, *, is_head: bool, body_max: int | None = None) -> None:
-        """Send a request. `is_head`: its answer has no body. `body_max`: the answer is wanted whole, and no larger than this."""
+    def begin(
+        self, request: bytes, *, is_head: bool, body_max: int | None = None, heard: Callable[[], None] | None = None
+    ) -> None:  # fmt: skip
+        """Send a request. `is_head`: its answer has no body. `body_max`: the answer is wanted whole, and no larger than this.
+        `heard` is called once, when the answer is whole, has failed, or has begun: after the first bytes with its head."""
+        self._heard = heard
         self._parser = httptools.HttpResponseParser(self)
         self._chunks.clear()
         self._buffered, self._body_max = 0, body_max
@@ -93,10 +137,19 @@ class ServerConnection(asyncio.Protocol):
         """The whole body."""
         while not self._is_over:
             await self._wait()
+        return self.take_body()
+
+    def take_body(self) -> bytes:
+        """The whole body of an exchange that is over. CallFailed if it has none."""
         self._raise_failure()
         body = b"".join(self._chunks)
         self._chunks.clear()
         return body
+
+    @property
+    def failure(self) -> CallFailed | None:
+        """Why the exchange has no answer."""
+        return self._failure
 
     @property
     def is_over(self) -> bool:
@@ -153,6 +206,7 @@ class ServerConnection(asyncio.Protocol):
         self._is_over, self._is_kept = True, False
         self.end()
         self._wake()
+        self._tell()
 
     def end(self) -> None:
         if self._transport is not None:
@@ -174,7 +228,14 @@ class ServerConnection(asyncio.Protocol):
             self.fail("cut", f"the answer is no HTTP: {problem.__context__ or problem}")
         if self._buffered > BUFFER_BYTES and not self._is_over:
             self._limit()
+        if self.head is not None:
+            self._tell()
         return None
+
+    def _tell(self) -> None:
+        heard, self._heard = self._heard, None
+        if heard is not None:
+            heard()
 
     def _limit(self) -> None:
         """Hold no more: a whole answer that is too large fails, and one in parts waits until some were taken."""

@@ -22,7 +22,8 @@ from holdfast.continuity.domain import Domain
 from holdfast.continuity.errors import StoreDamaged
 from holdfast.continuity.listener.durable.record import Record
 from holdfast.continuity.listener.durable.store import Store
-from holdfast.continuity.listener.requests_in_order import Entry, RequestsInOrder, request_in
+from holdfast.continuity.listener.entry import Entry, request_in
+from holdfast.continuity.listener.requests_in_order import RequestsInOrder
 from holdfast.continuity.machines import change as changes
 from holdfast.continuity.machines.change import Change, Effect, Refused
 from holdfast.continuity.machines.known_keys import KnownKeys

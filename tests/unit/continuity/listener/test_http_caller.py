@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.continuity.answer import Head
+from holdfast.continuity.answer import Answer, Head
 from holdfast.continuity.listener import server_connection
 from holdfast.continuity.listener.http_caller import HttpCaller
 from holdfast.continuity.listener.server_connection import CallFailed
@@ -288,3 +288,111 @@ async def test_an_answer_left_early_ends_its_connection() -> None:
             await anext(parts)
 
         assert not caller.idle
+
+
+# --- calls without a task ------------------------------------------------------------------------------------------------
+
+
+class Taken:
+    """A stream that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+
+    async def take(self, head: Head, body: bytes) -> None:
+        self.parts.append(body)
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(self.parts)
+
+
+async def told_at_once(caller: HttpCaller, content: Content = GET, timeout: float = 30, stream: Taken | None = None) -> object:
+    """What a call without a task is told."""
+    told: list[object] = []
+    assert caller.call_at_once(content, [], timeout, stream or Taken(), told.append), "a connection is kept"
+    await until(lambda: bool(told), "it is told")
+    assert len(told) == 1
+    return told[0]
+
+
+async def test_a_call_without_a_task_needs_a_kept_connection_and_keeps_it() -> None:
+    async with raw_http_server(saying(OK)) as server, HttpCaller(server.url) as caller:
+        assert not caller.call_at_once(GET, [], 30, Taken(), print)
+        await caller.call(GET)
+
+        told = [await told_at_once(caller) for _ in range(3)]
+
+        assert told == [Answer(Head(200, [(b"content-length", b"5")], 5), b"hello")] * 3
+        assert server.connections == 1
+
+
+async def test_a_call_without_a_task_takes_a_turn_while_it_lasts() -> None:
+    async with raw_http_server(saying(OK)) as server, HttpCaller(server.url, connections_max=1) as caller:
+        await caller.call(GET)
+        told: list[object] = []
+        assert caller.call_at_once(GET, [], 30, Taken(), told.append)
+
+        assert not caller.is_at_hand
+        assert (await caller.call(GET)).body == b"hello"
+
+        assert told and server.connections == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"), [((b"",), "timed out"), ((b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe",), "timed out"), ((), "reset")]
+)
+async def test_a_call_without_a_task_fails_as_others_do(said: tuple[bytes, ...], kind: str) -> None:
+    answers = [OK]
+
+    async def once(writer: asyncio.StreamWriter, _: bytes) -> bool:
+        if answers:
+            writer.write(answers.pop())
+            return True
+        for each in said:
+            writer.write(each)
+        if said:
+            await asyncio.Event().wait()
+        return False
+
+    async with raw_http_server(once) as server, HttpCaller(server.url) as caller:
+        await caller.call(GET)
+
+        failure = await told_at_once(caller, timeout=0.05)
+
+        assert isinstance(failure, CallFailed) and failure.kind == kind
+        assert not caller.is_at_hand
+
+
+async def test_the_rest_of_an_answer_that_is_not_whole_at_once_is_given_to_its_stream() -> None:
+    go_on = asyncio.Event()
+    answers = [OK]
+
+    async def halting(writer: asyncio.StreamWriter, _: bytes) -> bool:
+        if answers:
+            writer.write(answers.pop())
+            return True
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe")
+        await go_on.wait()
+        writer.write(b"llo")
+        return True
+
+    async with raw_http_server(halting) as server, HttpCaller(server.url) as caller:
+        await caller.call(GET)
+        stream, told = Taken(), list[object]()
+        assert caller.call_at_once(GET, [], 30, stream, told.append)
+        await until(lambda: stream.parts == [b"he"], "the beginning is given")
+
+        go_on.set()
+        await until(lambda: bool(told), "it is told")
+
+        assert told == [Answer(Head(200, [(b"content-length", b"5")], 5), b"hello")] and caller.is_at_hand
+
+
+async def test_a_request_that_cannot_be_written_is_told_at_once_and_uses_no_connection() -> None:
+    async with raw_http_server(saying(OK)) as server, HttpCaller(server.url) as caller:
+        await caller.call(GET)
+
+        told = await told_at_once(caller, Content("GET", "/", [(b"a", b"b\r\nc: d")]))
+
+        assert isinstance(told, Answer) and told.head.status == 400 and caller.idle == 1
