@@ -105,3 +105,42 @@ class NotAnswered(OutcomeUnknown):
     @property
     def key(self) -> str:
         return str(self.fields["key"])
+
+
+# --- storage ---------------------------------------------------------------------------------------------------------
+
+
+class NoSuchFileStore(Refused):
+    """There is no file store of this name. Create it first, or look at `holdfast store list`."""
+
+    code = "no-such-file-store"
+
+
+class FileStoreExists(Refused):
+    """A file store of this name is there already."""
+
+    code = "file-store-exists"
+
+
+class PlaceInUse(Refused):
+    """Another process uses the folder of this place. Stop that one, or use another folder."""
+
+    code = "place-in-use"
+
+
+class WrongPlace(Refused):
+    """The folder or shelf is that of another place or file store. Name its own, or an empty one."""
+
+    code = "wrong-place"
+
+
+class NoSuchFile(Refused):
+    """The file store has no file of this name."""
+
+    code = "no-such-file"
+
+
+class FileDiffers(Refused):
+    """The condition of a write does not hold: the file is another than the caller believes. Nothing was changed."""
+
+    code = "file-differs"
