@@ -39,6 +39,7 @@ from holdfast.continuity.listener.durable.store import Store
 from holdfast.continuity.listener.durable.store_folder import boot_id
 from holdfast.continuity.listener.engine_questions import EngineQuestions
 from holdfast.continuity.listener.lazy_confirm import LazyConfirm
+from holdfast.continuity.listener.rebuild.look_ahead import LookAhead
 from holdfast.continuity.listener.rebuild.rebuild import Rebuild
 from holdfast.continuity.listener.rebuild.snapshot_taker import Every, SnapshotTaker
 from holdfast.continuity.listener.rebuild.upkeep import Upkeep
@@ -132,6 +133,7 @@ class Listener:
                 await self._rebuild.reset()
                 await self._server.until_reachable(REACH_SECONDS)
             await self._join()
+            await self._look_ahead.look()
         except BaseException:
             await self._server.close()
             await self.links.close()
@@ -171,12 +173,13 @@ class Listener:
         )  # fmt: skip
         self._upkeep = Upkeep(
             self.client, domain, self.server, self.membership, self._snapshots, self.answers.tell_change, lambda: self.state_now,
-            lambda: self.events.bytes,
+            lambda: self.events.bytes, lambda: self._look_ahead.look_if_stuck(),
         )  # fmt: skip
         self.events = TopicEvents(
             domain, store, self.requests, self.membership, self._heard, self._turned, self.answers.seen, self._snapshots.heard,
             self.start,
         )  # fmt: skip
+        self._look_ahead = LookAhead(self.client, domain, self.server, store, self.events, self.requests)
         self._questions = EngineQuestions(
             self._server, self.answers, store, self.requests, self.events, compare, lambda: self.state_now,
             lambda: self.client.is_linked,

@@ -6,6 +6,8 @@
 
 All of this happens in the order of the topic, when an event is received, so that it is alike at all listeners. After a restart,
 records up to the place without a gap are judged again from the store. The rest is delivered again, with a record or without.
+
+A request may be skipped by events that stand behind it (continuity rule 14): `rebuild.look_ahead` finds them before it is called.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.client.receiving.received_event import ReceivedEvent
+from holdfast.client.receiving.received_event import Received, ReceivedEvent
 from holdfast.continuity import request
 from holdfast.continuity.domain import Domain
 from holdfast.continuity.errors import StoreDamaged
@@ -64,6 +66,8 @@ class TopicEvents:
         self._passed: OrderedDict[int, None] = OrderedDict()  # positions of the newest of them
         self._start = start
         self.has_joined = False  # its own joining was received: what comes now is of this life
+        self.newest_position = -1  # of the events that were received
+        self.skipped_ahead: set[str] = set()  # transactions that are skipped by events which are still to come
         self.keys = KnownKeys(round(domain.keys_kept * 1e6), partial(mapped, store.folder))
         self.membership = membership
         self._domain = domain
@@ -88,6 +92,7 @@ class TopicEvents:
         """Take the next event. StoreDamaged if the store has it at another place."""
         if event.position in self._passed:  # it was delivered again
             return self._requests.confirm_again(0, event)
+        self.newest_position = max(self.newest_position, event.position)
         if self.contained:
             self.contained -= 1
             self._passed[event.position] = None
@@ -120,7 +125,7 @@ class TopicEvents:
         if is_recorded:
             return self._requests.repeat(entry)
         self._requests.admit(entry, keys_in_order(self._domain, asked.session, asked.content))
-        if self.membership.is_skipped(asked.transaction):
+        if asked.transaction in self.skipped_ahead or self.membership.is_skipped(asked.transaction):
             self._requests.skip(asked.transaction)
         return None
 
@@ -142,9 +147,10 @@ class TopicEvents:
 
     def _admit_barrier(self, entry: Entry) -> None:
         """A change of the membership, or a snapshot: it is recorded when everything before it is finished."""
+        change = change_in(entry.event)
         if entry.event.type == request.SNAPSHOT:
-            return self._admit_snapshot(entry, entry.event.data)
-        change = changes.decode(bytes(entry.event.body))
+            return self._admit_snapshot(entry, entry.event.data, change)
+        assert change is not None
         record = self._changed(entry, change)
         self.has_joined = self.has_joined or (change.kind, change.reason) == ("join", self._start)
 
@@ -155,11 +161,11 @@ class TopicEvents:
         entry.apply = apply
         return self._requests.admit(entry, None)
 
-    def _admit_snapshot(self, entry: Entry, told: Any) -> None:
+    def _admit_snapshot(self, entry: Entry, told: Any, taken: Change | None) -> None:
         """A snapshot that is wanted is taken in its turn; of one that was taken, the membership knows how old it is."""
         record = entry.record("passed")
-        if "place" in told:
-            record = self._changed(entry, Change("snapshot", str(told["server"]), oldest=int(told["oldest"])))
+        if taken is not None:
+            record = self._changed(entry, taken)
         else:
             entry.work = self._snapshot(told)
         entry.apply = lambda: record
@@ -168,12 +174,9 @@ class TopicEvents:
     def _heed(self, entry: Entry) -> Record:
         """An event that waits for nobody: act by it, and record it."""
         told, kind = entry.event.data, entry.event.type
-        if kind == request.ENGINE:
-            names = ("engine", "start", "address", "reply_to", "site")
-            change = {"kind": "engine", "tls": told.get("tls") is True} | {name: told.get(name, "") for name in names}
-            return self._changed(entry, msgspec.convert(change, Change))
-        if kind == request.SKIP:
-            return self._changed(entry, Change("skip", str(told["server"]), transaction=str(told["transaction"])))
+        change = change_in(entry.event)
+        if change is not None:
+            return self._changed(entry, change)
         if kind == request.SESSION:
             self._seen(told)
         given = [(str(key), bytes.fromhex(digest)) for key, _, digest in told["given"]] if kind == request.GIVEN else None
@@ -190,3 +193,20 @@ class TopicEvents:
                 log.info("place %d: %s of %s is refused: %s", entry.place, effect.kind, effect.who, effect.reason)
             self._heard(effect)
         return msgspec.structs.replace(entry.record("passed"), members=self.membership.encode())
+
+
+def change_in(event: Received) -> Change | None:
+    """The change of the membership in an event; None for another event. KeyError, TypeError, ValueError or AttributeError for one
+    that says nothing."""
+    if event.type == request.MEMBER:
+        return changes.decode(bytes(event.body))
+    if event.type not in (request.SNAPSHOT, request.ENGINE, request.SKIP):
+        return None
+    told = event.data
+    if event.type == request.SKIP:
+        return Change("skip", str(told["server"]), transaction=str(told["transaction"]))
+    if event.type == request.SNAPSHOT:
+        return Change("snapshot", str(told["server"]), oldest=int(told["oldest"])) if "place" in told else None
+    names = ("engine", "start", "address", "reply_to", "site")
+    change = {"kind": "engine", "tls": told.get("tls") is True} | {name: told.get(name, "") for name in names}
+    return msgspec.convert(change, Change)

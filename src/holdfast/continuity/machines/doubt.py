@@ -177,6 +177,11 @@ class Doubt:
         return sorted(place for place, call in self._calls.items() if call.is_in_doubt)
 
     @property
+    def dying(self) -> list[int]:
+        """The places of which the server died too often: they wait until all say so, and they are skipped."""
+        return sorted(place for place, call in self._calls.items() if call.is_skipped)
+
+    @property
     def deaths(self) -> dict[int, int]:
         """How often the server died of a place that is not finished, for the store."""
         return {place: call.deaths for place, call in sorted(self._calls.items()) if call.deaths}

@@ -216,9 +216,9 @@ def test_after_a_vote_to_skip_a_request_it_is_never_called_again_here() -> None:
 
     assert calls.failed(7, "timed out", 3.0).action == "skip"
     assert _action(calls.probed(7, "unknown", 999.0, "start 2")) == "skip"
-    assert calls.in_doubt == [7]
+    assert (calls.in_doubt, calls.dying) == ([7], [7])
     calls.finished(7)
-    assert (calls.in_doubt, calls.deaths) == ([], {})
+    assert (calls.in_doubt, calls.deaths, calls.dying) == ([], {}, [])
 
 
 def test_a_server_that_died_of_a_request_which_another_has_answered_is_rebuilt() -> None:

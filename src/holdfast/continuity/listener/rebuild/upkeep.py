@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from holdfast.client.client import Client
 from holdfast.continuity.domain import Domain
@@ -28,7 +28,8 @@ _NEWS = (("current", "behind"), ("current", "in doubt"), ("current", "rebuilding
 
 
 class Upkeep:
-    """`state` tells how the server is, `bytes_passed` how many bytes of events it has received."""
+    """`state` tells how the server is, `bytes_passed` how many bytes of events it has received; `look_ahead`
+    looks for skipped requests, if it is stuck."""
 
     def __init__(
         self,
@@ -40,6 +41,7 @@ class Upkeep:
         publish: Callable[[Change], None],
         state: Callable[[], ServerState],
         bytes_passed: Callable[[], int],
+        look_ahead: Callable[[], Awaitable[None]],
     ) -> None:
         self._client, self._domain, self._server = client, domain, server
         self._membership = membership
@@ -48,6 +50,7 @@ class Upkeep:
         self._publish = publish
         self._state = state
         self._bytes_passed = bytes_passed
+        self._look_ahead = look_ahead
         self._problem = ""  # of the history
         self._told: tuple[int, Kind, float] = (-1, "current", 0.0)  # the place of the state it follows, what was told, and when
 
@@ -57,6 +60,7 @@ class Upkeep:
             await asyncio.sleep(UPKEEP_SECONDS)
             try:
                 self.tell_state(time.monotonic())
+                await self._look_ahead()
                 if self._state() == "current":
                     await self._care_for_all(time.monotonic())
             except Closed:
