@@ -16,6 +16,8 @@ from holdfast.errors import DestinationExists, NoSuchDestination, TimedOut
 
 TYPE = "holdfast.domain.definition"
 _SUFFIX = ".definition"
+# A change waits so long for an old definition. Where two change a domain at the same time, the other may have confirmed it.
+CONFIRM_SECONDS = 2.0
 
 
 async def create(client: Client, domain: Domain) -> None:
@@ -53,12 +55,18 @@ async def change(client: Client, domain: Domain) -> None:
     await read(client, domain.name)
     queue = client.queue(domain.definition)
     receipt = await queue.send(encode(domain), type=TYPE)
-    async with queue.receive(timeout=0) as incoming:
-        try:
-            while (event := await incoming.next()).position != receipt.position:
+    async with queue.browse() as browser:
+        old = {event.position async for event in browser if event.position < receipt.position}
+    try:
+        async with queue.receive(timeout=CONFIRM_SECONDS) as incoming:
+            while old:
+                event = await incoming.next()
+                if event.position >= receipt.position:
+                    return
                 await event.confirm()
-        except TimedOut:
-            pass
+                old.discard(event.position)
+    except TimedOut:  # another change confirms them
+        pass
 
 
 async def names(client: Client) -> list[str]:
