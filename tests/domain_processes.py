@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 TOP = Path(__file__).resolve().parents[1]
+# What a killed program wrote is read so long. A child that left its group may hold the pipe for ever.
+REST_S_MAX = 10.0
 
 
 class Processes:
-    """`start` gives the line that says a program is ready. All are ended with the context, the last first."""
+    """`start` gives the line that says a program is ready. All are ended with the context, the last first, and their children."""
 
     def __init__(self, folder: Path, holdfast: str) -> None:
         self.folder = folder
@@ -32,8 +36,9 @@ class Processes:
         """Start a program, and wait for a line with `ready` in it, on stdout or stderr."""
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", "HOLDFAST_URL": self.holdfast}
         process = self._running[name] = subprocess.Popen(
-            [*command], cwd=TOP, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+            [*command], cwd=TOP, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            start_new_session=True,
+        )  # fmt: skip
         assert process.stdout is not None
         said = []
         for line in process.stdout:
@@ -43,9 +48,15 @@ class Processes:
         raise AssertionError(f"{name} ended without {ready!r}:\n{''.join(said)}")
 
     def kill(self, name: str) -> None:
+        """Kill a program with its children."""
         process = self._running.pop(name)
-        process.kill()
-        process.communicate()
+        with suppress(ProcessLookupError):  # it ended by itself
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        with suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=REST_S_MAX)
+        assert process.stdout is not None
+        process.stdout.close()
 
     def listener(self, domain: str, name: str, server: str) -> None:
         options = ["--domain", domain, "--server", server, "--name", name, "--store", str(self.folder / f"store-{name}")]
