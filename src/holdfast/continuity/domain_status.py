@@ -11,12 +11,16 @@ The log of requests is at one site until there is a cluster: so the level is nev
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
 
 from holdfast.client.client import Client
 from holdfast.continuity import register, roll_call
 
+Level = Literal["continuous", "fault-tolerant", "single", "stopped"]
+
+# Until there is a cluster.
+LOG_SITES = 1
 CARRIER = ("name", "waiting", "under_way", "in_doubt", "results", "in_doubt_keys")
 COUNTED = ("requests", "reads", "answered", "refused", "not_answered", "disagreements", "under_way")
 
@@ -37,7 +41,9 @@ def summary(name: str, servers_min: int, parts: list[dict[str, Any]]) -> dict[st
     current = [each for each in servers if each["state"] == "current" and each["role"] == "server"]
     return {
         "domain": name,
-        "level": level(len(current), {each["site"] for each in current}, {each["site"] for each in engines}, servers_min),
+        "level": level(
+            [each["site"] for each in current], [each["site"] for each in engines if each["is_ready"]], servers_min, LOG_SITES
+        ),
         "engines": len(engines),
         "engines_ready": sum(each["is_ready"] for each in engines),
         **{count: sum(each.get(count, 0) for each in engines) for count in COUNTED},
@@ -93,10 +99,16 @@ def _held_against(told: list[dict[str, int]]) -> dict[str, int]:
     return {kind: sum(each.get(kind, 0) for each in told) for kind in sorted({kind for each in told for kind in each})}
 
 
-def level(current: int, server_sites: set[str], engine_sites: set[str], servers_min: int, log_sites: int = 1) -> str:
-    """How much may fail (33). Continuous: a whole site, the log and the engines included."""
-    if current < servers_min or not current:
+def level(server_sites: Sequence[str], engine_sites: Sequence[str], servers_min: int, log_sites: int) -> Level:
+    """How much may fail (33): the sites of current servers and of ready engines, and how many sites have a copy of the log.
+
+    continuous      any site: current servers, engines and copies of the log are at two or more
+    fault-tolerant  any server: two or more are current
+    single          nothing: one server is current
+    stopped         fewer than `servers_min` servers are current, or no engine is ready
+    """
+    if len(server_sites) < max(1, servers_min) or not engine_sites:
         return "stopped"
-    if len(server_sites) > 1 and len(engine_sites) > 1 and log_sites > 1:
+    if min(len(set(server_sites)), len(set(engine_sites)), log_sites) >= 2:
         return "continuous"
-    return "fault-tolerant" if current > 1 else "single"
+    return "fault-tolerant" if len(server_sites) >= 2 else "single"

@@ -1,4 +1,4 @@
-"""The membership of a domain: its servers with site, role and state, its engines, and the level that they make.
+"""The membership of a domain: its servers with site, role and state, and its engines.
 
     join ──▶ joining ──current──▶ current ◀──current── behind
                 ▲                  │   ▲ └───behind──────▲
@@ -10,8 +10,8 @@ Changes are events of the topic, so that all see each at the same point in the o
 never the last: while a server is current or behind, it is removed, leaves or becomes a shadow only if `servers_min` others are
 current (continuity rule 8). Nor is a current one drained or rebuilt. Facts are facts: a listener that says it is behind, is.
 
-A shadow gets everything and is compared, but it is not counted: not for `servers_min`, not for a majority, not for a level. It is
-named when it differs from the servers, and never removed for it.
+A shadow gets everything and is compared, but it is not counted: not for `servers_min`, not for a majority, not for a level
+(`domain_status`). It is named when it differs from the servers, and never removed for it.
 
 Answers that differ are judged among current servers. Of three or more the minority is wrong, if there is a majority; after
 DISAGREEMENTS_MAX a server is removed. Of two, both are named, and nobody is counted.
@@ -25,8 +25,8 @@ The number grows with every change that changes something. Pure: the same change
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
-from typing import ClassVar, Literal
+from collections.abc import Callable
+from typing import ClassVar
 
 import msgspec
 
@@ -34,9 +34,7 @@ from holdfast.continuity.domain import checked_name
 from holdfast.continuity.machines.change import Change, Effect, Moved, Named, Refused, Registered, Role, Skipped, State
 from holdfast.errors import BadName
 
-__all__ = ["Change", "Effect", "Engine", "Level", "Member", "Membership", "Moved", "Named", "Refused", "Registered", "Skipped"]
-
-Level = Literal["continuous", "fault-tolerant", "single", "stopped"]
+__all__ = ["Change", "Effect", "Engine", "Member", "Membership", "Moved", "Named", "Refused", "Registered", "Skipped"]
 
 # One may be a value that no rule names yet, a second the same value in a retry. From the third on, answers of a wrong server are
 # worse than a rebuild of a right one: each may be the first, and win.
@@ -87,22 +85,6 @@ class Membership:
         """Whether it would be removed: it is a member, and not one of the last."""
         member = self.members.get(server)
         return member is not None and (member.state not in ("current", "behind") or self._can_spare(server))
-
-    def level(self, log_sites: int, engine_sites: Collection[str] | None = None) -> Level:
-        """How much may fail now, with copies of the request log at so many sites and engines at these; None: as registered.
-
-        continuous      any site: current servers, engines and copies of the log are at two or more
-        fault-tolerant  any server: two or more are current
-        single          nothing: one server is current
-        stopped         fewer than `servers_min` servers are current, or no engine is there
-        """
-        current = self.current
-        sites = {each.site for each in self.engines.values()} if engine_sites is None else set(engine_sites)
-        if len(current) < max(1, self.servers_min) or not sites:
-            return "stopped"
-        if min(len({self.members[name].site for name in current}), len(sites), log_sites) >= 2:
-            return "continuous"
-        return "fault-tolerant" if len(current) >= 2 else "single"
 
     # --- changes -----------------------------------------------------------------------------------------------------
 

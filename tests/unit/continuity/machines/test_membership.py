@@ -293,40 +293,6 @@ def test_requests_that_were_skipped_are_forgotten_past_the_bound() -> None:
     assert topic.members.is_skipped("t1")
 
 
-@pytest.mark.parametrize(
-    ("sites", "engines", "log_sites", "servers_min", "level"),
-    [
-        ("xy", "xy", 2, 1, "continuous"), ("xy", "xy", 1, 1, "fault-tolerant"), ("xy", "xx", 2, 1, "fault-tolerant"),
-        ("xx", "xy", 2, 1, "fault-tolerant"), ("xy", "xy", 2, 2, "continuous"), ("x", "xy", 2, 1, "single"),
-        ("x", "xy", 2, 2, "stopped"), ("", "xy", 2, 1, "stopped"), ("xy", "", 2, 1, "stopped"),
-        ("xxy", "xyz", 3, 3, "continuous"),
-    ],
-)  # fmt: skip
-def test_a_level_is_that_of_its_weakest_part(sites: str, engines: str, log_sites: int, servers_min: int, level: str) -> None:
-    topic = _Topic(servers_min=servers_min)
-    for number, site in enumerate(sites):
-        topic("join", f"s{number}", site=site)
-        topic("current", f"s{number}")
-    assert topic.members.level(log_sites, engines) == level
-
-    for number, site in enumerate(engines):
-        topic("engine", engine=f"e{number}", start="1", site=site)
-    assert topic.members.level(log_sites) == level
-
-
-def test_a_server_that_lags_a_shadow_and_a_removed_one_make_no_level() -> None:
-    topic = _Topic("a", "b")
-    assert topic.members.level(2, "xy") == "continuous"
-
-    topic("behind", "b")
-    assert topic.members.level(2, "xy") == "single"
-    topic("join", "shade", site="elsewhere", role="shadow")
-    topic("current", "shade")
-    assert topic.members.level(2, "xy") == "single"
-    topic("remove", "b")
-    assert topic.members.level(2, "xy") == "single"
-
-
 # --- bytes -----------------------------------------------------------------------------------------------------------
 
 
