@@ -18,6 +18,7 @@ from holdfast.continuity.engine.application import Application
 from holdfast.continuity.engine.engine import Engine
 from holdfast.continuity.engine.front import configured
 from holdfast.continuity.engine.plain.plain_protocol import PlainProtocol
+from holdfast.continuity.server_certificate import ServerCertificate
 from tests.waiting import until
 
 
@@ -27,20 +28,22 @@ class Fronted(NamedTuple):
 
 
 @asynccontextmanager
-async def fronted_engine(url: str, domain: Domain, **options: Any) -> AsyncIterator[Fronted]:
-    """A domain, made anew, and an engine of it that takes requests on a port."""
+async def fronted_engine(
+    url: str, domain: Domain, *, certificate: ServerCertificate | None = None, **options: Any
+) -> AsyncIterator[Fronted]:
+    """A domain, made anew, and an engine of it that takes requests on a port, with a certificate by TLS."""
     async with holdfast.connect(url) as client:
         await register.create(client, domain)
-        async with Engine(url, domain.name, **options) as engine, served(Application(engine)) as port:
+        async with Engine(url, domain.name, **options) as engine, served(Application(engine), certificate) as port:
             yield Fronted(engine, port)
 
 
 @asynccontextmanager
-async def served(app: Any) -> AsyncIterator[int]:
+async def served(app: Any, certificate: ServerCertificate | None = None) -> AsyncIterator[int]:
     """An ASGI application under uvicorn; its port."""
     listening = socket.create_server(("127.0.0.1", 0))
     http = PlainProtocol if isinstance(app, Application) else "httptools"
-    config = configured(app, http, timeout_graceful_shutdown=1)
+    config = configured(app, http, timeout_graceful_shutdown=1, **(certificate.for_uvicorn if certificate is not None else {}))
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server._serve([listening]))
     await until(lambda: server.started, "it takes requests")

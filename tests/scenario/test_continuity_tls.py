@@ -1,4 +1,4 @@
-"""Answer links over TLS, with certificates of both ends: nobody reads them on the way, and strangers are refused."""
+"""Answer links and WebSockets over TLS, with certificates of both ends: nobody reads them, and strangers are refused."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from websockets.asyncio.client import connect
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.exceptions import InvalidMessage
 
-from holdfast.continuity.domain import Domain
+from holdfast.continuity.domain import Domain, Route
 from holdfast.continuity.link.answer_server import AnswerServer
 from holdfast.continuity.listener.server.http_caller import HttpCaller
 from holdfast.continuity.listener.server.server_connection import CallFailed
 from holdfast.continuity.request import Content
+from holdfast.continuity.server_certificate import ServerCertificate
 from holdfast.wire import tls
 from tests.certificates import Authority, Pem
 from tests.fronted_engine import Fronted, ask, fronted_engine
@@ -155,6 +159,44 @@ async def test_a_listener_with_tls_sends_no_answer_to_an_engine_without(
 
 
 # --- servers behind https ------------------------------------------------------------------------------------------------
+
+
+async def test_a_websocket_passes_over_tls_from_the_client_to_the_server_and_a_capture_does_not_show_it(
+    url: str, tmp_path: Path, certificates: Certificates
+) -> None:
+    domain = Domain(name="shop", routes=(Route("/live", kind="stream"),))
+    front_certificate = ServerCertificate(certificates.engine.certificate, certificates.engine.key, certificates.authority.file)
+    stranger = tls.client_context(certificates.authority.file)
+    said: list[str | bytes] = ["what only the two of them may know", b"\x00" + SECRET]
+    async with (
+        serve(_echo, "localhost", 0, ssl=certificates.server, compression=None) as server,
+        fronted_engine(url, domain, certificate=front_certificate) as front,
+        recording_proxy() as proxy,
+        listening(url, HttpCaller(f"https://localhost:{_port(server)}", tls=certificates.client), tmp_path / "s"),
+    ):
+        proxy.target = ("127.0.0.1", front.port)
+        await front.engine.until_ready(60)
+        live = f"wss://localhost:{proxy.port}/live"
+        async with connect(live, ssl=certificates.client, compression=None, proxy=None) as client:
+            came = []
+            for each in said:
+                await client.send(each)
+                came.append(await client.recv())
+        with pytest.raises((OSError, InvalidMessage)):  # it shows no certificate
+            await connect(live, ssl=stranger, proxy=None)
+
+    assert came == said
+    assert len(proxy.captured) > 200
+    assert all(secret not in proxy.captured for secret in (SECRET, b"only the two of them"))
+
+
+async def _echo(socket: ServerConnection) -> None:
+    async for message in socket:
+        await socket.send(message)
+
+
+def _port(server: Server) -> int:
+    return int(next(iter(server.sockets)).getsockname()[1])
 
 
 async def test_a_server_is_called_over_https_if_its_certificate_is_known(certificates: Certificates, tmp_path: Path) -> None:
