@@ -7,6 +7,7 @@ above the mark that no server has any more is damage.
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Sequence
 
 from nats.aio.client import Client
@@ -30,7 +31,7 @@ class Entries:
         self._names = names
         self._released_subject = f"{names.state_subject}.released"
         self._released = 1  # entries below were released, as far as known here
-        self._recent: dict[int, bytes] = {}  # oldest first
+        self._recent: OrderedDict[int, bytes] = OrderedDict()  # oldest first
         self._recent_bytes = 0
         self._fetches = asyncio.Semaphore(FETCHES_AT_ONCE_MAX)
 
@@ -40,8 +41,8 @@ class Entries:
                 self._recent[number] = bytes(command)
                 self._recent_bytes += len(command)
         while self._recent_bytes > RECENT_BYTES_MAX:
-            oldest = next(iter(self._recent))
-            self._recent_bytes -= len(self._recent.pop(oldest))
+            _, oldest = self._recent.popitem(last=False)  # a plain dict would look through all that were taken out before
+            self._recent_bytes -= len(oldest)
 
     def recent(self, numbers: Sequence[int], bytes_max: int) -> list[Buffer] | None:
         return all_recent(map(self._recent.get, numbers), bytes_max)

@@ -10,6 +10,7 @@ by then. This ends when the producer sends again under the refused number, or a 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -124,7 +125,7 @@ class AppliedReceipts:
         """`apply_now` has the batch applied without a pause."""
         self._apply_now = apply_now
         self._durable: dict[int, tuple[Receipt, ToldRepeated]] = {}  # by entry, not applied
-        self._applied: dict[int, tuple[int, Repeated]] = {}  # by entry, not known to be durable yet
+        self._applied: OrderedDict[int, tuple[int, Repeated]] = OrderedDict()  # by entry, not known to be durable yet
 
     def durable(self, told: ToldRepeated, outcome: Receipt | HoldfastError) -> None:
         if isinstance(outcome, HoldfastError):
@@ -143,6 +144,6 @@ class AppliedReceipts:
         if waiting is None:
             self._applied[entry] = (taken_as, repeated)
             if len(self._applied) > APPLIED_MAX:  # appends that failed, and were durable after all
-                del self._applied[next(iter(self._applied))]
+                self._applied.popitem(last=False)  # a plain dict would look through all that were taken out before
         else:
             waiting[1](replace(waiting[0], entry=taken_as), repeated)
