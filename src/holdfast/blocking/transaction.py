@@ -63,6 +63,7 @@ class Transaction:
         """A topic to send to within this transaction."""
         return TransactionDestination(self._background, self._twin.topic(name))
 
+    stored = waiting_for(AsyncTransaction.stored)
     confirm = waiting_for(AsyncTransaction.confirm)
     commit = waiting_for(AsyncTransaction.commit)
     rollback = waiting_for(AsyncTransaction.rollback)

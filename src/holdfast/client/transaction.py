@@ -30,6 +30,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from holdfast.client import checks, tracing
+from holdfast.client.assembly.assembly import SentPart
 from holdfast.client.assembly.stream_sender import Progress, Source, add_stream
 from holdfast.client.checks import check_many, check_name
 from holdfast.client.reading.browser import BrowsedEvent
@@ -46,6 +47,7 @@ from holdfast.wire.frame import SettledPart
 
 if TYPE_CHECKING:
     from holdfast.client.connection.session import Session
+    from holdfast.client.receiving.incoming import Incoming
     from holdfast.client.receiving.receiver import Receiver
 
 
@@ -164,6 +166,15 @@ class Transaction:
         if small is not None:
             await self.put(destination, kind, small)
 
+    async def stored(self) -> list[SentPart]:
+        """Wait until all that was sent so far is durable, though nobody sees it before the commit: where it will be, batch
+        by batch, as they will be placed. A program can put these positions into a further event of the same transaction."""
+        self._check_open()
+        for builder in list(self._builders.values()):
+            self._seal(builder)
+        await self._session.parts.receipted(self._assembly, self._timeout)
+        return self._assembly.sent_parts()
+
     async def confirm(self, event: Received) -> None:
         """Confirm an event with the transaction. No other verdict on it is possible, unless the transaction is rolled back."""
         self._check_open()
@@ -181,6 +192,15 @@ class Transaction:
         found.positions.append((event.position, event.position))
         if self._kept is not None:
             self._kept.append(event)
+
+    def demand(self, incoming: Incoming) -> None:
+        """Commit only while this receiver is attached: TransactionAborted once another has taken its subscription over, or the
+        server has given it up. So a program that was replaced, and does not know it yet, changes nothing."""
+        self._check_open()
+        receiver = incoming.receiver
+        if receiver.session is not self._session:
+            raise Refused("this receiver is of another session than the transaction's; begin the transaction there")
+        self._confirmed.setdefault(receiver.number, _Confirmed(receiver))
 
     def _check_open(self) -> None:
         if self._end:
@@ -254,7 +274,11 @@ class Transaction:
         await self._recover()
 
     async def _recover(self) -> None:
-        used = [each.incoming for each in self._confirmed.values() if each.generation == each.incoming.verdicts.generation]
+        used = [
+            each.incoming
+            for each in self._confirmed.values()
+            if each.positions and each.generation == each.incoming.verdicts.generation
+        ]
         if used:
             await recovery.recover(self._session, self._timeout, used)
 

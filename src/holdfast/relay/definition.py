@@ -214,15 +214,17 @@ def _example(route: Route) -> Route:
 
 def _each_problems(route: Route) -> list[str]:
     if route.mode != "each":
-        return ["recipients are for mode = \"each\"; leave them out, or say so"] if route.recipients else []
+        return ['recipients are for mode = "each"; leave them out, or say so'] if route.recipients else []
     found = []
     if route.queue or route.kind != "topic":
-        found.append("mode = \"each\" makes a subscription for each recipient, so it needs a topic, here and upstream")
+        found.append('mode = "each" makes a subscription for each recipient, so it needs a topic, here and upstream')
     if not route.recipients:
-        found.append("mode = \"each\" needs recipients = [\"…\"], one name for each")
+        found.append('mode = "each" needs recipients = ["…"], one name for each')
     if _RECIPIENT not in route.to:
-        found.append(f"mode = \"each\" keeps recipients apart: write {_RECIPIENT} into to, as in to = \"berlin.{_RECIPIENT}.**\"")
-    found += [f"recipient {each!r} has other letters than A-Z, a-z, 0-9, _ and -" for each in route.recipients if not _NAME.match(each)]
+        found.append(f'mode = "each" keeps recipients apart: write {_RECIPIENT} into to, as in to = "berlin.{_RECIPIENT}.**"')
+    found += [
+        f"recipient {each!r} has other letters than A-Z, a-z, 0-9, _ and -" for each in route.recipients if not _NAME.match(each)
+    ]
     if len(set(route.recipients)) < len(route.recipients):
         found.append("a recipient is named twice")
     return found

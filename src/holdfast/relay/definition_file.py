@@ -55,9 +55,7 @@ def from_settings(given: dict[str, Any], folder: Path) -> RelayDefinition:
     if problems or top is None:
         raise BadSetting("; ".join(problems), setting="definition", problems=len(problems))
     placed = {name: msgspec.structs.replace(each, url=_from(folder, each.url)) for name, each in upstreams.items()}
-    return checked(
-        msgspec.structs.replace(top, local=_from(folder, top.local), upstreams=placed, routes=routes)
-    )
+    return checked(msgspec.structs.replace(top, local=_from(folder, top.local), upstreams=placed, routes=routes))
 
 
 def _from(folder: Path, url: str) -> str:

@@ -111,7 +111,10 @@ def test_mode_each_has_a_line_for_each_recipient(tmp_path: Path) -> None:
     made = definition_file.read(written(tmp_path, text.replace("branch.berlin.**", "berlin.{recipient}.**")))
 
     lines = made.lines()
-    assert {name: line.to for name, line in lines.items()} == {"alerts.pager": "berlin.pager.**", "alerts.audit": "berlin.audit.**"}
+    assert {name: line.to for name, line in lines.items()} == {
+        "alerts.pager": "berlin.pager.**",
+        "alerts.audit": "berlin.audit.**",
+    }
     assert made.subscription("alerts.pager", lines["alerts.pager"]).startswith("relay.berlin.alerts.pager.")
 
 

@@ -16,6 +16,8 @@ from holdfast.client.receipt import EventIds, Receipts, naming
 from holdfast.client.sending.batch_builder import Kind
 from holdfast.destination import command
 from holdfast.errors import HoldfastError, LinkLost, OutcomeUnknown, TransactionAborted, Unavailable
+from holdfast.event import position
+from holdfast.event.batch import count_of
 from holdfast.wire import frame
 from holdfast.wire.frame import SettledPart
 
@@ -32,12 +34,23 @@ class Answer(NamedTuple):
     repeated: int = 0  # where its first event is, when that is a repetition
 
 
+class SentPart(NamedTuple):
+    """A batch of a transaction: where its events will be once it is committed."""
+
+    destination: str
+    first: int  # position
+    count: int
+
+
 class Part:
     """One part, as it is sent, and sent again."""
 
-    __slots__ = ("assembly", "bound_for", "command", "is_fragment", "kind")
+    __slots__ = ("assembly", "bound_for", "command", "is_fragment", "kind", "number")
 
-    def __init__(self, assembly: Assembly, kind: Kind, bound_for: str, is_fragment: bool, encoded: bytes) -> None:
+    def __init__(
+        self, assembly: Assembly, kind: Kind, bound_for: str, is_fragment: bool, encoded: bytes, number: int = 0
+    ) -> None:
+        self.number = number
         self.bound_for = bound_for
         self.is_fragment = is_fragment
         self.assembly = assembly
@@ -58,6 +71,8 @@ class Assembly:
         self.error: HoldfastError | None = None
         self.unsent = 0
         self.fragments_in_flight = 0
+        self._batches: dict[int, tuple[str, int]] = {}  # by number of the part: destination and events
+        self._entries: dict[int, int] = {}  # of parts that are durable, by number
         self._all = parts
         self._settled: list[SettledPart] = []
         self._outcome: asyncio.Future[Answer] | None = None
@@ -79,18 +94,33 @@ class Assembly:
             is_replay=self.is_replay,
         )  # fmt: skip
         self.unsent += 1
-        self._all.put(Part(self, kind, bound_for, not destination, command.encode(made, payload)))
+        if destination:
+            self._batches[self.parts] = (destination, count_of(payload))
+        self._all.put(Part(self, kind, bound_for, not destination, command.encode(made, payload), self.parts))
         return self.parts
 
     def check(self) -> None:
         if self.error is not None:
             raise self.error
 
-    def receipted(self, receipt: frame.Receipted | HoldfastError) -> None:
+    def receipted(self, number: int, receipt: frame.Receipted | HoldfastError) -> None:
         if isinstance(receipt, HoldfastError):
             self.error = self.error or receipt
             return
         self.proof = (receipt.copies, receipt.is_synced)
+        self._entries[number] = receipt.entry
+
+    @property
+    def is_receipted(self) -> bool:
+        """Every part is durable."""
+        return len(self._entries) == self.parts
+
+    def sent_parts(self) -> list[SentPart]:
+        """Its batches, in order, once all parts are durable."""
+        return [
+            SentPart(destination, position.of(self._entries[number]), count)
+            for number, (destination, count) in self._batches.items()
+        ]
 
     # --- deciding ----------------------------------------------------------------------------------------------------
 

@@ -60,6 +60,16 @@ class PartOutbox:
                 raise TimedOut(f"nothing could be sent for {timeout:g} s: {self.session.connection.problem_text}") from problem
         assembly.check()
 
+    async def receipted(self, assembly: Assembly, timeout: float) -> None:
+        """Wait until all its parts are durable. Raises the refusal of one."""
+        deadline = self.session.connection.deadline(timeout)
+        while not assembly.is_receipted and assembly.error is None:
+            try:
+                await self._outbox.changed.wait(deadline)
+            except TimeoutError as problem:
+                raise TimedOut(f"nothing was receipted for {timeout:g} s: {self.session.connection.problem_text}") from problem
+        assembly.check()
+
     # --- sending -----------------------------------------------------------------------------------------------------
 
     def may_begin(self, assembly: Assembly) -> bool:
@@ -98,7 +108,7 @@ class PartOutbox:
             return
         part.assembly.fragments_in_flight -= part.is_fragment
         if error is None or isinstance(error, HoldfastError):
-            part.assembly.receipted(error or done.result())
+            part.assembly.receipted(part.number, error or done.result())
         part.assembly.ask_if_due()
         self.flush()
 

@@ -1,8 +1,8 @@
 """The rules of a route that decide when and whether events pass: a time window, a rate, sampling. Clock and dice are given.
 
-    window     "22:00-06:00", "mon-fri 08:00-18:00"; several are joined. Outside of it the route draws nothing
-    rate       so many events a second. A batch is not cut: what it takes too much is waited for afterwards
-    sample     so large a part of the events passes; the others are confirmed upstream and counted
+window     "22:00-06:00", "mon-fri 08:00-18:00"; several are joined. Outside of it the route draws nothing
+rate       so many events a second. A batch is not cut: what it takes too much is waited for afterwards
+sample     so large a part of the events passes; the others are confirmed upstream and counted
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def _is_in(span: _Span, minute: int) -> bool:
 def _spans(text: str) -> list[_Span]:
     found = _WINDOW.match(text.strip().lower()) if isinstance(text, str) else None
     if found is None:
-        raise BadSetting(f"window {text!r:.40} is not a time; write it like '22:00-06:00' or 'mon-fri 08:00-18:00'", setting="window")
+        raise BadSetting(
+            f"window {text!r:.40} is not a time; write it like '22:00-06:00' or 'mon-fri 08:00-18:00'", setting="window"
+        )
     first_day, last_day, *clock = found.groups()
     hours, minutes = (int(clock[0]), int(clock[2])), (int(clock[1]), int(clock[3]))
     if max(minutes) > 59 or hours[0] > 23 or hours[1] * 60 + minutes[1] > _DAY_MINUTES:

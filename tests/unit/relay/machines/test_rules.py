@@ -32,9 +32,7 @@ def naive_is_open(text: str, now: datetime) -> bool:
 
 
 @given(CLOCKS, CLOCKS, st.sampled_from(["", "mon-fri ", "sat ", "fri-mon "]), MOMENTS)
-def test_a_window_is_open_when_the_clock_says_so(
-    begin: tuple[int, int], end: tuple[int, int], days: str, now: datetime
-) -> None:
+def test_a_window_is_open_when_the_clock_says_so(begin: tuple[int, int], end: tuple[int, int], days: str, now: datetime) -> None:
     text = f"{days}{begin[0]:02}:{begin[1]:02}-{end[0]:02}:{end[1]:02}"
     if begin == end:
         with pytest.raises(BadSetting, match="begins when it ends"):
