@@ -54,7 +54,7 @@ class SimulatedRelay:
         self.drawn: list[int] = []
         self.to_settle: list[tuple[int, str]] = []
         self.to_drop: list[int] = []
-        for mark in judged(IDENTITY, self.durable.values(), IDENTITY).held:
+        for mark in judged(IDENTITY, self.durable.values(), [IDENTITY]).held:
             self.marks.add(mark)
             self._tell(self.duties.appended(mark.stretches))
         self.claim()

@@ -148,9 +148,9 @@ class RelayDefinition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def marks_topic(self, line: str) -> str:
         return f"relay.{self.name}.{line}.marks"
 
-    def subscription(self, line: str, route: Route) -> str:
+    def subscription(self, line: str, route: Route, selector: str) -> str:
         """The name of the upstream subscription: another question has another one, so that what waits in the first is kept."""
-        asked = "\n".join((route.topic, route.regex, route.selector)).encode()
+        asked = "\n".join((route.topic, route.regex, selector)).encode()
         return f"{self.subscription_stem(line)}{hashlib.sha256(asked).hexdigest()[:8]}"
 
     def subscription_stem(self, line: str) -> str:

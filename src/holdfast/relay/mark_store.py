@@ -1,7 +1,7 @@
 """The mark store: the marks of a route, as events of a local topic that only the relay reads.
 
     relay.NAME.ROUTE.marks      a topic with one durable subscription, `marks`
-      holdfast.relay.base       one event: the identity of the upstream subscription that is known
+      holdfast.relay.base       one event: the upstream subscription that is known, msgpack
       holdfast.relay.mark       a mark, msgpack; sent in one transaction with the events that it is about
 
 At a start the store takes the subscription over, and reads back what waits in it. From then on no other process of this relay can
@@ -39,11 +39,22 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Mark).decode
 
 
+class Base(msgspec.Struct, frozen=True):
+    """The upstream subscription that a route draws from, and how it renames what comes from there."""
+
+    identity: str = ""
+    source: str = ""
+    to: str = ""
+
+
+_decode_base = msgspec.msgpack.Decoder(Base).decode
+
+
 class MarkStore:
     def __init__(self, session: ClientSession, topic: str, incoming: Incoming) -> None:
         self.topic = topic
         self.marks: list[Mark] = []  # as they were read back
-        self.known = ""  # the identity of the upstream subscription
+        self.known = Base()
         self._session = session
         self._incoming = incoming
         self._bases: list[int] = []  # positions of bases, the newest last
@@ -65,7 +76,7 @@ class MarkStore:
     def _read_back(self, event: ReceivedEvent) -> None:
         if event.type == BASE:
             self._bases.append(event.position)
-            self.known = event.data
+            self.known = _decode_base(event.body)
             return
         mark = _decode(event.body)
         self._positions[mark.number] = event.position
@@ -90,13 +101,13 @@ class MarkStore:
         transaction.demand(self._incoming)
         await transaction.topic(self.topic).send(_encode(mark), type=MARK)
 
-    async def know(self, identity: str) -> None:
+    async def know(self, base: Base) -> None:
         """Remember the upstream subscription."""
-        if identity != self.known:
+        if base != self.known:
             async with self._session.transaction() as transaction:
                 transaction.demand(self._incoming)
-                await transaction.topic(self.topic).send(identity, type=BASE)
-            self.known = identity
+                await transaction.topic(self.topic).send(_encode(base), type=BASE)
+            self.known = base
 
     def drop(self, numbers: list[int]) -> None:
         """Let marks go: at once, or when they come."""

@@ -115,7 +115,7 @@ def test_mode_each_has_a_line_for_each_recipient(tmp_path: Path) -> None:
         "alerts.pager": "berlin.pager.**",
         "alerts.audit": "berlin.audit.**",
     }
-    assert made.subscription("alerts.pager", lines["alerts.pager"]).startswith("relay.berlin.alerts.pager.")
+    assert made.subscription("alerts.pager", lines["alerts.pager"], "").startswith("relay.berlin.alerts.pager.")
 
 
 def test_another_question_has_another_subscription_and_other_rules_have_the_same(tmp_path: Path) -> None:
@@ -123,6 +123,6 @@ def test_another_question_has_another_subscription_and_other_rules_have_the_same
     other = definition_file.read(written(tmp_path, GOOD.replace("level >= 3", "level >= 4")))
     paced = definition_file.read(written(tmp_path, GOOD + "\nrate = 10\n"))
 
-    names = [each.subscription("alerts", each.routes["alerts"]) for each in (made, other, paced)]
+    names = [each.subscription("alerts", each.routes["alerts"], each.routes["alerts"].selector) for each in (made, other, paced)]
     assert names[0] != names[1]
     assert names[0] == names[2]

@@ -13,7 +13,7 @@ A mark of another incarnation of the journal is a reason to stop: upstream was r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -63,9 +63,13 @@ class Marks:
         self._number += 1
         return self._number
 
+    def reserve(self, number: int) -> None:
+        """Numbers up to this one are taken."""
+        self._number = max(self._number, number)
+
     def add(self, mark: Mark) -> None:
         """Add a mark that is durable. The same one again changes nothing."""
-        self._number = max(self._number, mark.number)
+        self.reserve(mark.number)
         if mark.number in self._marks:
             return
         self._marks[mark.number] = mark
@@ -108,16 +112,22 @@ def incarnation_of(identity: str) -> str:
     return identity.rpartition(":")[0]
 
 
-def judged(known: str, marks: Iterable[Mark], identity: str) -> Found:
-    """Judge marks against the upstream that answered. `known`: the identity that was there before; "" where none is known."""
-    found = incarnation_of(identity)
+def entry_of(identity: str) -> int:
+    """The entry that made the subscription; 0 for a queue."""
+    return int(identity.rpartition(":")[2] or 0)
+
+
+def judged(known: str, marks: Iterable[Mark], identities: Collection[str]) -> Found:
+    """Judge marks against the upstream that answered: these are the subscriptions of the route there, the newest first. `known`:
+    the identity that was there before; "" where none is known."""
+    found = incarnation_of(next(iter(identities), ""))
     held: list[Mark] = []
     gone: list[Mark] = []
     restored = ""
     for mark in marks:
         if is_restored(incarnation_of(mark.identity), found):
             restored = incarnation_of(mark.identity)
-        (held if mark.identity == identity else gone).append(mark)
+        (held if mark.identity in identities else gone).append(mark)
     if is_restored(incarnation_of(known), found):
         restored = incarnation_of(known)
     return Found(held, gone, restored)

@@ -40,11 +40,11 @@ def test_numbers_go_on_after_the_marks_that_were_read_back() -> None:
 
 
 def test_marks_of_the_subscription_that_is_there_hold() -> None:
-    assert judged(SUBSCRIPTION, [mark(1, (1, 2))], SUBSCRIPTION).held == [mark(1, (1, 2))]
+    assert judged(SUBSCRIPTION, [mark(1, (1, 2))], [SUBSCRIPTION]).held == [mark(1, (1, 2))]
 
 
 def test_marks_of_a_subscription_that_is_gone_go() -> None:
-    found = judged(SUBSCRIPTION, [mark(1, (1, 2))], f"{JOURNAL}:99")
+    found = judged(SUBSCRIPTION, [mark(1, (1, 2))], [f"{JOURNAL}:99"])
 
     assert (found.held, [each.number for each in found.gone], found.restored_from) == ([], [1], "")
 
@@ -52,12 +52,12 @@ def test_marks_of_a_subscription_that_is_gone_go() -> None:
 def test_an_upstream_that_was_restored_is_noticed_by_its_marks_and_without_any() -> None:
     restored = f"{JOURNAL}+1-9f3a:12"
 
-    assert judged("", [mark(1, (1, 2))], restored).restored_from == JOURNAL
-    assert judged(SUBSCRIPTION, [], restored).restored_from == JOURNAL
+    assert judged("", [mark(1, (1, 2))], [restored]).restored_from == JOURNAL
+    assert judged(SUBSCRIPTION, [], [restored]).restored_from == JOURNAL
 
 
 def test_another_journal_in_the_place_of_the_first_is_not_a_restored_one() -> None:
-    found = judged(SUBSCRIPTION, [mark(1, (1, 2))], "aaaa:3")
+    found = judged(SUBSCRIPTION, [mark(1, (1, 2))], ["aaaa:3"])
 
     assert (found.restored_from, [each.number for each in found.gone]) == ("", [1])
 
