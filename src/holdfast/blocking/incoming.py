@@ -22,8 +22,10 @@ from typing import Any, NamedTuple, Self, Unpack
 
 from holdfast.blocking.hand_over import HandOver, waiting_for
 from holdfast.client.receipt import Receipt
-from holdfast.client.receiving.death import checked_reason
+from holdfast.client.receiving.attachment.attachment import ranges_of
+from holdfast.client.receiving.death import checked_code, checked_reason
 from holdfast.client.receiving.incoming import Incoming as AsyncIncoming
+from holdfast.client.receiving.incoming import Positions
 from holdfast.client.receiving.large_event import EventStream as AsyncEventStream
 from holdfast.client.receiving.receive_buffer import RunTaker
 from holdfast.client.receiving.received_batch import Batch
@@ -327,6 +329,44 @@ class Incoming:
     async def _next_run(self, timeout: float | None) -> tuple[ReceivedSlice, range]:
         self._verdicts.take_over()
         return await self._opened().mode.next_run(timeout)
+
+    @property
+    def identity(self) -> str:
+        """The subscription in one text; "" before it is open."""
+        return "" if self._receiver is None else self._receiver.attachment.identity
+
+    @property
+    def held(self) -> Ranges:
+        """The positions that it holds."""
+        return self._background.run(self._held())
+
+    @property
+    def lost(self) -> Ranges:
+        """Of the positions that it came holding, those that are not its own."""
+        return self._opened().attachment.lost
+
+    def confirm(self, ranges: Positions) -> Ranges:
+        """Confirm events by their positions; those that it holds, which are returned."""
+        return self._background.run(self._decide("confirm", ranges_of(ranges)))
+
+    def release(self, ranges: Positions, delay: float | None = None, reason: str | BaseException = "") -> Ranges:
+        """Give events back by their positions."""
+        delay_ms, said = checked_release(delay, reason)
+        return self._background.run(self._decide("release", ranges_of(ranges), delay_ms, said))
+
+    def reject(self, ranges: Positions, reason: str | BaseException, code: str = "") -> Ranges:
+        """Refuse events for good by their positions; with the code of a death elsewhere, if there was one."""
+        told = (checked_reason(reason), checked_code(code))
+        return self._background.run(self._decide("reject", ranges_of(ranges), None, *told))
+
+    async def _held(self) -> Ranges:
+        return self._opened().held.ranges()
+
+    async def _decide(
+        self, verdict: Verdict, ranges: Ranges, delay_ms: int | None = None, reason: str = "", code: str = ""
+    ) -> Ranges:  # fmt: skip
+        self._verdicts.take_over()
+        return self._opened().verdicts.decide(verdict, ranges, delay_ms, reason, code)
 
     def settled(self, timeout: float | None = None) -> None:
         """Wait until all verdicts so far are applied. Raises the first that was refused."""

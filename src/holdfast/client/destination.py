@@ -12,6 +12,7 @@ from holdfast.client.assembly.stream_sender import Progress, Source, send_stream
 from holdfast.client.checks import check_name, check_subscription
 from holdfast.client.reading.browser import BrowseOptions, Browser
 from holdfast.client.receipt import Receipt, Receipts
+from holdfast.client.receiving.attachment.attachment import holds_of
 from holdfast.client.receiving.credit.receive_credit import CREDIT_BYTES
 from holdfast.client.receiving.incoming import Incoming
 from holdfast.client.receiving.receive_options import PLAIN, Asked, ReceiveOptions, SubscribeOptions, condition, subscription
@@ -166,7 +167,9 @@ def _receiver(
 ) -> Incoming:
     credit, credit_bytes = options.get("credit"), options.get("credit_bytes", CREDIT_BYTES)
     timeout, confirm = options.get("timeout"), options.get("confirm")
-    return Incoming(Receiver(session, name, kind, subscribed, credit, credit_bytes, timeout, asked, confirm))
+    held = options.get("held")
+    holds = None if held is None else holds_of(held)
+    return Incoming(Receiver(session, name, kind, subscribed, credit, credit_bytes, timeout, asked, confirm, holds))
 
 
 class Queue(Destination):

@@ -34,7 +34,7 @@ from holdfast.client.assembly.assembly import SentPart
 from holdfast.client.assembly.stream_sender import Progress, Source, add_stream
 from holdfast.client.checks import check_many, check_name
 from holdfast.client.reading.browser import BrowsedEvent
-from holdfast.client.receiving import recovery
+from holdfast.client.receiving.attachment import recovery
 from holdfast.client.receiving.received_event import Received
 from holdfast.client.sending.batch_builder import BatchBuilder, Kind
 from holdfast.client.sending.encoded_run import EncodedRun

@@ -14,14 +14,19 @@ async with queue.receive() as incoming:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Iterable
 from types import TracebackType
 from typing import Self
 
+from holdfast.client.receiving.attachment.attachment import ranges_of
+from holdfast.client.receiving.death import checked_code, checked_reason
 from holdfast.client.receiving.received_batch import ReceivedBatch
-from holdfast.client.receiving.received_event import ReceivedEvent
+from holdfast.client.receiving.received_event import ReceivedEvent, checked_release
 from holdfast.client.receiving.receiver import Receiver
 from holdfast.errors import Closed
+from holdfast.event.position import Ranges
+
+Positions = Ranges | Iterable[tuple[int, int]]
 
 
 class Incoming:
@@ -49,6 +54,23 @@ class Incoming:
     def is_open(self) -> bool:
         """Events may still come."""
         return self._receiver.is_open
+
+    @property
+    def identity(self) -> str:
+        """The subscription in one text, as in `Extent`: one that is deleted and made again, or is of a server that was restored
+        from a backup, has another. "" before it is open."""
+        return self._receiver.attachment.identity
+
+    @property
+    def held(self) -> Ranges:
+        """The positions that it holds: handed over, or held from the beginning (`held=`), and no verdict is applied yet."""
+        return self._receiver.held.ranges()
+
+    @property
+    def lost(self) -> Ranges:
+        """Of the positions that it came holding (`held=`), those that are not its own: they are finished, or with another.
+        After a lost link, what was lost by that."""
+        return self._receiver.attachment.lost
 
     async def open(self) -> Self:
         """Begin to receive. `async with` does it."""
@@ -91,6 +113,23 @@ class Incoming:
         async with self._receiver.session.recovering:
             if self._receiver.is_open:
                 self._receiver.prefetch.give_back()
+
+    # --- verdicts by positions ---------------------------------------------------------------------------------------
+
+    def confirm(self, ranges: Positions) -> Ranges:
+        """Confirm events by their positions: what it came holding, and what the program was handed. Return those that it holds;
+        others are passed over. As every verdict it is noted at once, and travels together with others."""
+        return self._receiver.verdicts.decide("confirm", ranges_of(ranges))
+
+    def release(self, ranges: Positions, delay: float | None = None, reason: str | BaseException = "") -> Ranges:
+        """Give events back by their positions, as `event.release` does."""
+        return self._receiver.verdicts.decide("release", ranges_of(ranges), *checked_release(delay, reason))
+
+    def reject(self, ranges: Positions, reason: str | BaseException, code: str = "") -> Ranges:
+        """Refuse events for good by their positions, as `event.reject` does; with the code of a death elsewhere, if there was
+        one."""
+        told = (checked_reason(reason), checked_code(code))
+        return self._receiver.verdicts.decide("reject", ranges_of(ranges), None, *told)
 
     async def settled(self, timeout: float | None = None) -> None:
         """Wait until all verdicts so far are applied. Raises the first that was refused."""
