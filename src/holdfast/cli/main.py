@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.continuity import domain, effects, engine, listener
-from holdfast.cli.events import browse, dead, receive, recorder, send, work
+from holdfast.cli.events import browse, dead, receive, recorder, relay, send, work
 from holdfast.cli.failure import FAULT, INTERRUPTED, USAGE, exit_code_of, report
 from holdfast.cli.operations import (
     admin,
@@ -81,6 +81,7 @@ for part in (
     effects,
     engine,
     listener,
+    relay,
 ):
     part.add_to(app)
 

@@ -55,6 +55,7 @@ class Source(msgspec.Struct, frozen=True):
     destination: str
     match: str  # name, glob, regex; queue
     subscription: str = ""
+    selector: str = ""
     identity: str = ""
 
     @property
@@ -90,6 +91,7 @@ class Line:
         self.problem: HoldfastError | None = None
         self._definition = definition
         self._local, self._upstream = local, upstream
+        self._source: Source | None = None
         self._window = Window(route.windows)
         zone = ZoneInfo(route.zone) if route.zone else None
         self._clock = clock or (lambda: datetime.now(zone))
@@ -125,7 +127,7 @@ class Line:
         origins = self._origins()
         recipients = Recipients(self._local, self.route, origins.upstream)
         await recipients.prepare()
-        source = await self._subscribed(origins.own)
+        source = self._source = await self._subscribed(origins.own)
         await self._until_wanted(recipients)
         sampling = Sampling(self.route.sample, self._dice)
         setting = Setting(self.name, self.route, self._definition, self._local, origins, self.figures, sampling)
@@ -158,21 +160,15 @@ class Line:
                 own.add(mark)
         async with AsyncExitStack() as stack:
             session = await stack.enter_async_context(self._upstream.session(name=f"relay {self._definition.name} {self.name}"))
-            held = own.marked.ranges
+            held, selector = own.marked.ranges, source.selector or None
             if source.match == "queue":
-                incoming = session.queue(source.destination).receive(held=held, **self._selected())
-            elif source.match == "regex":
-                incoming = session.subscribe(None, source.subscription, regex=source.destination, take_over=True, held=held)
+                incoming = session.queue(source.destination).receive(held=held, selector=selector)
             else:
-                incoming = session.subscribe(source.destination, source.subscription, take_over=True, held=held)
+                incoming = session.subscribe(*source.named, selector=selector, take_over=True, held=held, **source.by_regex)
             opened = await stack.enter_async_context(incoming)
             if opened.identity != source.identity:
                 raise Unavailable("the subscription upstream was made anew just now")
             yield opened, own
-
-    def _selected(self) -> dict[str, Any]:
-        selector = excluding(self.route.selector, self._origins().own)
-        return {"selector": selector} if selector else {}
 
     async def _judge(self, store: MarkStore, sources: list[Source]) -> list[Mark]:
         """The marks that hold; those that do not, go. Restored if upstream was restored from an older backup."""
@@ -202,17 +198,19 @@ class Line:
 
     async def _subscribed(self, own: int) -> Source:
         route = self.route
-        if route.queue:
-            return await self._identified(Source(route.queue, "queue"))
         selector = excluding(route.selector, own)
+        if route.queue:
+            return await self._identified(Source(route.queue, "queue", "", selector))
         name = self._definition.subscription(self.name, route, selector)
         if route.regex:
             await self._upstream.ensure_subscription(None, name, regex=route.regex, selector=selector)
         else:
             await self._upstream.ensure_subscription(route.topic, name, selector=selector)
-        return await self._identified(Source(*place(route.topic or None, route.regex or None), name))
+        return await self._identified(Source(*place(route.topic or None, route.regex or None), name, selector))
 
     async def _identified(self, source: Source) -> Source:
+        if source.match == "queue":
+            return msgspec.structs.replace(source, identity=f"{self._upstream.incarnation}:0")
         return msgspec.structs.replace(source, identity=(await self._look(source, Ranges())).identity)
 
     async def _formers(self, source: Source) -> list[Source]:
@@ -225,7 +223,7 @@ class Line:
             name = each["name"]
             if name.startswith(stem) and len(name) == len(source.subscription) and name != source.subscription:
                 pattern = each.get("pattern")
-                former = Source(pattern or each.get("topic") or "", each["match"] if pattern else "name", name)
+                former = Source(pattern or each.get("topic") or "", each["match"] if pattern else "name", name, each.get("selector") or "")
                 found.append(await self._identified(former))
         return found
 
@@ -247,11 +245,15 @@ class Line:
             await _first_of(passing.run(), self._until_empty(former))
         await self._upstream.delete_subscription(*former.named, missing_ok=True, **former.by_regex)
 
+    async def lag(self) -> int:
+        """How many events wait upstream for this line."""
+        return await self._waiting_in(self._source) if self._source is not None else 0
+
     async def _until_empty(self, source: Source) -> None:
-        while await self.waiting_in(source):
+        while await self._waiting_in(source):
             await asyncio.sleep(EMPTY_EVERY_S)
 
-    async def waiting_in(self, source: Source) -> int:
+    async def _waiting_in(self, source: Source) -> int:
         """How many events wait upstream, those on their way included."""
         if source.match == "queue":
             return int((await self._upstream.describe(source.destination))["waiting"])
