@@ -67,7 +67,7 @@ async def test_a_transaction_knows_before_its_commit_where_its_events_will_be(ur
 
         found = [(await incoming.next(10)).position for _ in range(4)]
         first, large, other = sent
-        assert [(each.destination, each.count) for each in sent] == [(name, 3), (name, 1), (f"{name}-other", 1)]
+        assert [(each.destination, each.events) for each in sent] == [(name, 3), (name, 1), (f"{name}-other", 1)]
         assert found == [first.first, first.first + 1, first.first + 2, large.first]
         async with client.queue(f"{name}-other").receive() as others:
             assert (await others.next(10)).position == other.first

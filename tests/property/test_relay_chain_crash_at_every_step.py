@@ -1,11 +1,13 @@
 """A chain of two relays on simulated servers, with a crash or a cut line at every step: nothing lost, nothing twice, in order.
 
-The machines are those of the product. A simulated server has positions, one subscription that the next relay holds, and recipients
-that confirm or reject. Each step of a relay is one that a crash may follow: draw, append with a mark, tell upstream, drop the mark.
+The machines are those of the product. A simulated server has positions, one subscription that the next relay holds, and
+recipients that confirm or reject. Each step of a relay is one that a crash may follow: draw, append with a mark, tell upstream,
+drop the mark.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import dataclass, field
 
@@ -13,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.relay.machines.duties import Duties, Mode
+from holdfast.relay.machines.duties import Duties, Mode, Verdicts
 from holdfast.relay.machines.marks import Mark, Marks, Stretch, judged
 from tests import effort
 
@@ -95,7 +97,7 @@ class SimulatedRelay:
         count = dice.randrange(1, 4)
         taken, self.drawn = self.drawn[:count], self.drawn[count:]
         if not taken:
-            return
+            return None
         stretches = tuple(Stretch(place, place, self.local.place(self.upstream.events[place]), "here") for place in taken)
         mark = Mark(self.marks.next_number(), IDENTITY, stretches)
         self.durable[mark.number] = mark
@@ -103,6 +105,7 @@ class SimulatedRelay:
             return self.crash()  # after the commit, before anybody heard of it
         self.marks.add(mark)
         self._tell(self.duties.appended(stretches))
+        return None
 
     def hear(self, dice: random.Random) -> None:
         for target in self.duties.targets:
@@ -116,7 +119,7 @@ class SimulatedRelay:
 
     def settle(self, dice: random.Random) -> None:
         if not self.to_settle:
-            return
+            return None
         place, verdict = self.to_settle.pop(0)
         if place in self.upstream.held:
             self.upstream.finished[place] = verdict
@@ -124,6 +127,7 @@ class SimulatedRelay:
             if dice.random() < 0.2:
                 return self.crash()  # upstream has applied it, and we have not heard
             self.settle_mark(place)
+        return None
 
     def settle_mark(self, place: int) -> None:
         self.duties.settled(place, place)
@@ -133,10 +137,9 @@ class SimulatedRelay:
         if self.to_drop:
             del self.durable[self.to_drop.pop(0)]
 
-    def _tell(self, verdicts: object) -> None:
-        confirm, reject = verdicts  # type: ignore[misc]
-        self.to_settle += [(place, "confirm") for first, last in confirm for place in range(first, last + 1)]
-        self.to_settle += [(place, "reject") for each in reject for place in range(each.first, each.last + 1)]
+    def _tell(self, verdicts: Verdicts) -> None:
+        self.to_settle += [(place, "confirm") for first, last in verdicts.confirm for place in range(first, last + 1)]
+        self.to_settle += [(place, "reject") for each in verdicts.reject for place in range(each.first, each.last + 1)]
 
     def _again(self, place: int) -> None:
         self._tell(self.duties.came_again(place, place))
@@ -155,7 +158,7 @@ class SimulatedRelay:
 def run(modes: tuple[Mode, Mode], seed: int, faults: float) -> tuple[list[Server], list[SimulatedRelay]]:
     dice = random.Random(seed)
     servers = [Server(), Server(), Server()]
-    relays = [SimulatedRelay(mode, *pair) for mode, pair in zip(modes, zip(servers, servers[1:], strict=False), strict=True)]
+    relays = [SimulatedRelay(mode, *pair) for mode, pair in zip(modes, itertools.pairwise(servers), strict=True)]
     unsent = list(range(EVENTS))
     for step in range(20_000):
         if unsent and dice.random() < 0.2:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sized
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 
 from holdfast.client import checks, tracing
+from holdfast.client.assembly.sent_batch import PassedBatch
 from holdfast.client.assembly.stream_sender import Progress, Source, send_stream
 from holdfast.client.checks import check_name, check_subscription
 from holdfast.client.reading.browser import BrowseOptions, Browser
@@ -146,6 +147,20 @@ class Destination:
         if tracing.is_recording():
             fields = cast(EventFields, tracing.carried(None, fields))
         return await send_stream(session.parts, session.producer, self.name, self.KIND, content, progress, fields, allowed)
+
+    async def send_batch(self, batch: bytes | memoryview, *, timeout: float | None = None) -> Receipt:
+        """Send a batch as it is (`incoming.encoded()`), and wait until it is durable: its events keep ids, times and all else.
+
+        The receipt is that of its first event; the others have the positions behind it. Raises what a transaction raises.
+        """
+        session = self._session
+        session.check_open()
+        checks.same_loop(session.connection.loop)
+        allowed, passed, assembly = checks.seconds(timeout, session.connection.timeout), PassedBatch(batch), session.parts.new()
+        assembly.events.extend(passed, 0, passed.count)
+        assembly.add(passed.data, self.name, self.KIND)
+        answer = await assembly.commit([], allowed)
+        return passed.receipt_at(answer.entry, assembly.proof)
 
     def pipeline(self, *, timeout: float | None = None) -> Pipeline:
         """Send many without waiting for each: `async with destination.pipeline() as pipeline: await pipeline.send(…)`."""

@@ -30,7 +30,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from holdfast.client import checks, tracing
-from holdfast.client.assembly.assembly import SentPart
+from holdfast.client.assembly.sent_batch import PassedBatch, SentBatch
 from holdfast.client.assembly.stream_sender import Progress, Source, add_stream
 from holdfast.client.checks import check_many, check_name
 from holdfast.client.reading.browser import BrowsedEvent
@@ -41,7 +41,8 @@ from holdfast.client.sending.encoded_run import EncodedRun
 from holdfast.client.sending.event_encoder import EventEncoder, Portion
 from holdfast.client.sending.outgoing import EventFields, prepare
 from holdfast.destination.command import RANGES_MAX
-from holdfast.errors import HoldfastError, OutcomeUnknown, Refused, TooLarge, TransactionAborted
+from holdfast.errors import HoldfastError, OutcomeUnknown, Refused, TooLarge, TransactionAborted, Unavailable
+from holdfast.event import position
 from holdfast.event.position import Ranges
 from holdfast.wire.frame import SettledPart
 
@@ -92,9 +93,24 @@ class TransactionDestination:
         """Send what was encoded with the transaction. Waits only while too much of it is unsent."""
         await self._transaction.put(self.name, self._kind, portion)
 
-    async def send_stream(self, content: Source, /, *, progress: Progress | None = None, **fields: Unpack[EventFields]) -> None:
-        """Send a large event with the transaction; see `Destination.send_stream`."""
-        await self._transaction.put_stream(self.name, self._kind, content, progress, fields)
+    async def send_batch(self, batch: bytes | memoryview) -> None:
+        """Send a batch as it is with the transaction (`incoming.encoded()`): its events keep ids, times and all else. Waits only
+        while too much is unsent."""
+        await self._transaction.put_batch(self.name, self._kind, PassedBatch(batch))
+
+    async def send_stream(
+        self,
+        content: Source,
+        /,
+        *,
+        progress: Progress | None = None,
+        hops: int = 0,
+        origin: int = 0,
+        **fields: Unpack[EventFields],
+    ) -> None:
+        """Send a large event with the transaction; see `Destination.send_stream`. One that is passed on says how often it was,
+        and where it began (`holdfast.event.hops`)."""
+        await self._transaction.put_stream(self.name, self._kind, content, progress, fields, (hops, origin))
 
 
 class Transaction:
@@ -105,6 +121,7 @@ class Transaction:
         self._timeout = checks.seconds(timeout, session.connection.timeout)
         self._assembly = session.parts.new()
         self._builders: dict[str, BatchBuilder] = {}
+        self._sent: list[tuple[int, str, int]] = []  # the number of a part, its destination, how many events
         self._confirmed: dict[int, _Confirmed] = {}
         self._end = ""
         self._kept: list[Received] | None = None
@@ -154,26 +171,60 @@ class Transaction:
         made = builder.to_batch(self._session.source, self._session.ids)
         builder.let_bodies_go()
         self._assembly.events.extend(builder, 0, builder.count)
-        self._assembly.add(made, builder.destination, builder.kind)
+        self._add(made, builder.destination, builder.kind, builder.count)
 
-    async def put_stream(
-        self, destination: str, kind: Kind, source: Source, progress: Progress | None, fields: EventFields
-    ) -> None:
+    def _add(self, batch: bytes | memoryview, destination: str, kind: Kind, events: int) -> None:
+        self._sent.append((self._assembly.add(batch, destination, kind), destination, events))
+
+    async def put_batch(self, destination: str, kind: Kind, passed: PassedBatch) -> None:
         self._check_open()
         if destination in self._builders:  # events that were sent before come before
             self._seal(self._builders[destination])
-        small = await add_stream(self._session.parts, self._assembly, destination, kind, source, progress, fields, self._timeout)
+        self._assembly.events.extend(passed, 0, passed.count)
+        self._add(passed.data, destination, kind, passed.count)
+        await self._session.parts.room(self._assembly, self._timeout)
+
+    @property
+    def sent(self) -> tuple[SentBatch, ...]:
+        """After the commit: where its events are, batch by batch, in the order of sending."""
+        entries = self._assembly.entries
+        return tuple(SentBatch(where, position.of(entries.get(number, 0)), count) for number, where, count in self._sent)
+
+    async def put_stream(
+        self,
+        destination: str,
+        kind: Kind,
+        source: Source,
+        progress: Progress | None,
+        fields: EventFields,
+        passed: tuple[int, int] = (0, 0),
+    ) -> None:
+        """`passed`: its hops and its origin."""
+        self._check_open()
+        if destination in self._builders:  # events that were sent before come before
+            self._seal(self._builders[destination])
+        assembly = self._assembly
+        small = await add_stream(
+            self._session.parts, assembly, destination, kind, source, progress, fields, self._timeout, passed
+        )
         if small is not None:
             await self.put(destination, kind, small)
+        else:
+            self._sent.append((assembly.parts, destination, 1))
 
-    async def stored(self) -> list[SentPart]:
-        """Wait until all that was sent so far is durable, though nobody sees it before the commit: where it will be, batch
-        by batch, as they will be placed. A program can put these positions into a further event of the same transaction."""
+    async def stored(self) -> tuple[SentBatch, ...]:
+        """Wait until all that was sent so far is durable, though nobody sees it before the commit: where it will be, batch by
+        batch, as they will be placed. A program can put these positions into a further event of the same transaction.
+
+        Unavailable if that is not known, because the link was lost meanwhile: roll back, and begin again.
+        """
         self._check_open()
         for builder in list(self._builders.values()):
             self._seal(builder)
         await self._session.parts.receipted(self._assembly, self._timeout)
-        return self._assembly.sent_parts()
+        if not all(each.first for each in self.sent):
+            raise Unavailable("the link was lost meanwhile, and where the events are is not known; roll back, and begin again")
+        return self.sent
 
     async def confirm(self, event: Received) -> None:
         """Confirm an event with the transaction. No other verdict on it is possible, unless the transaction is rolled back."""

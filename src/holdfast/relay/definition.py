@@ -168,7 +168,7 @@ def problems_of(definition: RelayDefinition) -> list[str]:
     for name, upstream in definition.upstreams.items():
         if not _NAME.match(name):
             found.append(f"upstreams.{name}: a name has 1 to 63 letters, digits, _ and -")
-        found += _refusals(f"upstreams.{name}.url", lambda url=upstream.url: parse_with_password(url, None))  # type: ignore[misc]
+        found += _refusals(f"upstreams.{name}.url", lambda url=upstream.url: parse_with_password(url, None))
         if upstream.url == definition.local and not upstream.url.startswith("memory:"):
             found.append(f"upstreams.{name}.url is the relay's own journal; a relay draws from others")
     for name, route in definition.routes.items():

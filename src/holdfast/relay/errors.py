@@ -6,6 +6,6 @@ from holdfast.errors import Refused
 
 
 class Restored(Refused):
-    """An upstream was restored from an older backup: its positions name other events now. An operator decides; see the sentence."""
+    """An upstream was restored from an older backup: its positions name other events now. An operator decides."""
 
     code = "upstream-restored"

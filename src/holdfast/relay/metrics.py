@@ -56,5 +56,7 @@ def serve(relay: Relay, address: str) -> int:
     try:
         server, _ = start_http_server(port, host, registry)
     except OSError as problem:
-        raise Unavailable(f"cannot listen on {address} for metrics ({problem.strerror}); choose another with --metrics") from problem
+        raise Unavailable(
+            f"cannot listen on {address} for metrics ({problem.strerror}); choose another with --metrics"
+        ) from problem
     return int(server.server_port)

@@ -26,7 +26,7 @@ from holdfast.errors import HoldfastError, Unavailable
 from holdfast.relay import definition_file
 from holdfast.relay.definition import RelayDefinition, checked
 from holdfast.relay.errors import Restored
-from holdfast.relay.line import Line
+from holdfast.relay.line.line import Line
 from holdfast.relay.replies import Replies
 
 log = logging.getLogger("holdfast.relay")

@@ -1,8 +1,8 @@
 """Replies: answers to requests that passed the relay go back to where they were asked.
 
-One durable queue takes them, `relay.NAME.replies`. The address of the asker stands in the correlation id (`reply_map`). A reply is
-confirmed here when upstream has it; a crash in between sends it twice, and the asker takes the first. Where the asker is gone, the
-reply is confirmed and counted. While an upstream cannot be reached, its replies wait.
+One durable queue takes them, `relay.NAME.replies`. The address of the asker stands in the correlation id (`reply_map`). A reply
+is confirmed here when upstream has it; a crash in between sends it twice, and the asker takes the first. Where the asker is gone,
+the reply is confirmed and counted. While an upstream cannot be reached, its replies wait.
 """
 
 from __future__ import annotations

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 DefinitionFile = Annotated[
     Path | None,
-    typer.Option("--config", metavar="FILE", help="The TOML file of the relay: its journal, upstreams and routes.", parser=expanded),
+    typer.Option(
+        "--config", metavar="FILE", help="The TOML file of the relay: its journal, upstreams and routes.", parser=expanded
+    ),
 ]
-RelayFile = Annotated[
-    Path, typer.Option("--config", metavar="FILE", help="The TOML file of the relay.", parser=expanded)
-]
+RelayFile = Annotated[Path, typer.Option("--config", metavar="FILE", help="The TOML file of the relay.", parser=expanded)]
 Metrics = Annotated[
     str, typer.Option("--metrics", metavar="HOST:PORT", help="Show metrics for Prometheus there; needs holdfast[http].")
 ]

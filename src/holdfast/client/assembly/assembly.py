@@ -16,8 +16,6 @@ from holdfast.client.receipt import EventIds, Receipts, naming
 from holdfast.client.sending.batch_builder import Kind
 from holdfast.destination import command
 from holdfast.errors import HoldfastError, LinkLost, OutcomeUnknown, TransactionAborted, Unavailable
-from holdfast.event import position
-from holdfast.event.batch import count_of
 from holdfast.wire import frame
 from holdfast.wire.frame import SettledPart
 
@@ -34,23 +32,16 @@ class Answer(NamedTuple):
     repeated: int = 0  # where its first event is, when that is a repetition
 
 
-class SentPart(NamedTuple):
-    """A batch of a transaction: where its events will be once it is committed."""
-
-    destination: str
-    first: int  # position
-    count: int
-
-
 class Part:
     """One part, as it is sent, and sent again."""
 
-    __slots__ = ("assembly", "bound_for", "command", "is_fragment", "kind", "number")
+    __slots__ = ("assembly", "bound_for", "command", "is_again", "is_fragment", "kind", "number")
 
     def __init__(
-        self, assembly: Assembly, kind: Kind, bound_for: str, is_fragment: bool, encoded: bytes, number: int = 0
-    ) -> None:
+        self, assembly: Assembly, number: int, kind: Kind, bound_for: str, is_fragment: bool, encoded: bytes
+    ) -> None:  # fmt: skip
         self.number = number
+        self.is_again = False  # it was sent on a link before
         self.bound_for = bound_for
         self.is_fragment = is_fragment
         self.assembly = assembly
@@ -67,12 +58,12 @@ class Assembly:
         self.proof = (1, False)  # copies, is synced: certain of all parts
         self.event_id: int | str = 0  # of the large event in it
         self.events = Receipts()  # of all its events, for their ids
+        self.entries: dict[int, int] = {}  # where its parts lie, by their numbers; of those that were sent once
         self.is_replay = False  # of dead events: not deduplicated
         self.error: HoldfastError | None = None
         self.unsent = 0
+        self.receipts = 0  # parts that are durable
         self.fragments_in_flight = 0
-        self._batches: dict[int, tuple[str, int]] = {}  # by number of the part: destination and events
-        self._entries: dict[int, int] = {}  # of parts that are durable, by number
         self._all = parts
         self._settled: list[SettledPart] = []
         self._outcome: asyncio.Future[Answer] | None = None
@@ -94,33 +85,21 @@ class Assembly:
             is_replay=self.is_replay,
         )  # fmt: skip
         self.unsent += 1
-        if destination:
-            self._batches[self.parts] = (destination, count_of(payload))
-        self._all.put(Part(self, kind, bound_for, not destination, command.encode(made, payload), self.parts))
+        self._all.put(Part(self, self.parts, kind, bound_for, not destination, command.encode(made, payload)))
         return self.parts
 
     def check(self) -> None:
         if self.error is not None:
             raise self.error
 
-    def receipted(self, number: int, receipt: frame.Receipted | HoldfastError) -> None:
+    def receipted(self, part: Part, receipt: frame.Receipted | HoldfastError) -> None:
         if isinstance(receipt, HoldfastError):
             self.error = self.error or receipt
             return
         self.proof = (receipt.copies, receipt.is_synced)
-        self._entries[number] = receipt.entry
-
-    @property
-    def is_receipted(self) -> bool:
-        """Every part is durable."""
-        return len(self._entries) == self.parts
-
-    def sent_parts(self) -> list[SentPart]:
-        """Its batches, in order, once all parts are durable."""
-        return [
-            SentPart(destination, position.of(self._entries[number]), count)
-            for number, (destination, count) in self._batches.items()
-        ]
+        self.receipts += 1
+        if not part.is_again:  # otherwise this may be the repetition, which does not count
+            self.entries[part.number] = receipt.entry
 
     # --- deciding ----------------------------------------------------------------------------------------------------
 

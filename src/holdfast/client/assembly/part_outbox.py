@@ -63,7 +63,7 @@ class PartOutbox:
     async def receipted(self, assembly: Assembly, timeout: float) -> None:
         """Wait until all its parts are durable. Raises the refusal of one."""
         deadline = self.session.connection.deadline(timeout)
-        while not assembly.is_receipted and assembly.error is None:
+        while assembly.receipts < assembly.parts and assembly.error is None:
             try:
                 await self._outbox.changed.wait(deadline)
             except TimeoutError as problem:
@@ -108,7 +108,7 @@ class PartOutbox:
             return
         part.assembly.fragments_in_flight -= part.is_fragment
         if error is None or isinstance(error, HoldfastError):
-            part.assembly.receipted(part.number, error or done.result())
+            part.assembly.receipted(part, error or done.result())
         part.assembly.ask_if_due()
         self.flush()
 
@@ -152,6 +152,7 @@ class PartOutbox:
         """Go on, on a new link of the same session: send parts without a receipt again, in order, and ask for commits again."""
         wanted = [part for part in self._outbox.take_back() if part.assembly.error is None]
         for part in wanted:
+            part.is_again = True
             part.assembly.unsent += 1
         self._outbox.go_first(wanted)
         for assembly in list(self._pending.values()):

@@ -20,10 +20,10 @@ from typing import Self
 
 from holdfast.client.receiving.attachment.attachment import ranges_of
 from holdfast.client.receiving.death import checked_code, checked_reason
-from holdfast.client.receiving.received_batch import ReceivedBatch
+from holdfast.client.receiving.received_batch import EncodedBatch, ReceivedBatch
 from holdfast.client.receiving.received_event import ReceivedEvent, checked_release
 from holdfast.client.receiving.receiver import Receiver
-from holdfast.errors import Closed
+from holdfast.errors import BadSetting, Closed
 from holdfast.event.position import Ranges
 
 Positions = Ranges | Iterable[tuple[int, int]]
@@ -104,6 +104,26 @@ class Incoming:
         while True:
             try:
                 batch = await self._receiver.mode.next_batch()
+            except Closed:
+                return
+            yield batch
+
+    async def encoded(self) -> AsyncIterator[EncodedBatch]:
+        """The batches as they came, unopened: `async for batch in incoming.encoded()`. For programs that pass them on.
+
+        Only in confirm mode "event". Events that expire on the way are not left out: the bytes say when they do.
+        """
+        if self._receiver.mode.name != "event":
+            raise BadSetting(
+                f"unopened batches are confirmed by the program, not in mode {self._receiver.mode.name!r}; receive with "
+                "confirm='event'",
+                setting="confirm",
+            )
+        self._receiver.events()
+        self._receiver.buffer.is_unopened = True
+        while True:
+            try:
+                batch = EncodedBatch(*await self._receiver.mode.next_run(is_whole=True))
             except Closed:
                 return
             yield batch

@@ -48,7 +48,7 @@ from holdfast.errors import (
     SubscriptionInUse,
     TimedOut,
 )  # fmt: skip
-from holdfast.event.batch import Batch
+from holdfast.event.batch import Batch, UnreadBatch
 from holdfast.event.position import Ranges
 from holdfast.wire.frame import Attach, Buffer, DetachReceiver, Slice
 
@@ -267,7 +267,7 @@ class Receiver:
         view, at, generation = memoryview(body), 0, self.verdicts.generation
         try:
             for each in slices:
-                batch = Batch(view[at : at + each.length])
+                batch = (UnreadBatch if self.buffer.is_unopened else Batch)(view[at : at + each.length])
                 batch.check()
                 if batch.count != each.events:
                     raise BatchDamaged(f"a slice of {each.events} events came with {batch.count}; it was mixed up on the way")

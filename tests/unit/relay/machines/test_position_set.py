@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,4 +41,4 @@ def test_its_ranges_never_touch(steps: list[tuple[str, tuple[int, int]]]) -> Non
         getattr(made, step)(*run)
 
     runs = list(made)
-    assert all(before[1] + 1 < after[0] for before, after in zip(runs, runs[1:], strict=False))
+    assert all(before[1] + 1 < after[0] for before, after in itertools.pairwise(runs))

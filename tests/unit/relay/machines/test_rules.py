@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from datetime import UTC, datetime, timedelta
 
@@ -96,4 +97,4 @@ def test_sampling_passes_the_events_that_the_dice_say(first: int, more: int, par
 
     expected = [position for position in range(first, first + more + 1) if part >= 1 or dice(position) < part]
     assert [position for low, high in kept for position in range(low, high + 1)] == expected
-    assert all(before[1] + 1 < after[0] for before, after in zip(kept, kept[1:], strict=False))
+    assert all(before[1] + 1 < after[0] for before, after in itertools.pairwise(kept))

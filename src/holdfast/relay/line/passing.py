@@ -20,16 +20,16 @@ import msgspec
 from holdfast.errors import BadEvent, BadName, Blocked, HoldfastError, TransactionAborted, Unavailable
 from holdfast.event.position import Ranges
 from holdfast.relay.definition import RelayDefinition, Route
-from holdfast.relay.figures import Figures
+from holdfast.relay.line.figures import Figures
+from holdfast.relay.line.mark_store import MarkStore
+from holdfast.relay.line.outcome_watch import OutcomeWatch
+from holdfast.relay.line.piece import Changes, Piece, pieces_of
+from holdfast.relay.line.settlement import Look, Settlement
 from holdfast.relay.machines.duties import Duties, Refusal, Verdicts
 from holdfast.relay.machines.marks import Mark, Marks, Stretch
 from holdfast.relay.machines.position_set import PositionSet
 from holdfast.relay.machines.renaming import Renaming
 from holdfast.relay.machines.rules import Rate, Sampling
-from holdfast.relay.mark_store import MarkStore
-from holdfast.relay.outcome_watch import OutcomeWatch
-from holdfast.relay.piece import Changes, Piece, pieces_of
-from holdfast.relay.settlement import Look, Settlement
 
 if TYPE_CHECKING:
     from holdfast.client.client_session import ClientSession
@@ -180,9 +180,10 @@ class Passing:
         if left_out:
             self._setting.figures.counts.sampled += left_out.count
             self._settlement.tell(Verdicts(list(left_out), []))
+        origin = self._setting.origins.upstream
         try:
             target = self._renaming.target_of(batch.destination)
-            found = [piece for run in kept for piece in pieces_of(batch, *run, target, self._changes, self._setting)]
+            found = [piece for run in kept for piece in pieces_of(batch, *run, target, self._changes, origin)]
         except (BadEvent, BadName) as problem:
             refused = [Refusal(*run, "rejected", f"relay {self._setting.definition.name}: {problem.sentence}") for run in kept]
             self._settlement.tell(Verdicts([], refused))

@@ -23,7 +23,7 @@ def excluding(selector: str, origin: int) -> str:
 
 
 def exclusion_of(origin: int) -> str:
-    return f"(_origin IS NULL OR _origin <> {origin})"
+    return f"(holdfast_origin IS NULL OR holdfast_origin <> {origin})"
 
 
 class Recipients:

@@ -1,7 +1,7 @@
 """A piece: events of one upstream batch on their way into one local destination, and what rules change in them.
 
-A batch passes as it is, with one hop more and its origin in its head. It is opened only where a rule of the route looks inside, or
-where a request waits for its reply at a temporary address: heads that have one show it without being read.
+A batch passes as it is, with one hop more and its origin in its head. It is opened only where a rule of the route looks inside,
+or where a request waits for its reply at a temporary address: heads that have one show it without being read.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.event.batch import Batch, encode
 from holdfast.event.event import NOT_READABLE, Head, decode_heads, encode_head
+from holdfast.event.hops import with_hops
 from holdfast.event.identifier import to_text
 from holdfast.relay.definition import RelayDefinition, Route
 from holdfast.relay.machines import reply_map
@@ -20,7 +21,6 @@ from holdfast.relay.machines import reply_map
 if TYPE_CHECKING:
     from holdfast.client.sending.outgoing import EventFields
     from holdfast.client.transaction import Transaction
-    from holdfast.relay.passing import Setting
 
 
 class Changes(NamedTuple):
@@ -70,23 +70,24 @@ class Piece:
         if self._large is None:
             await destination.send_batch(self._data)
             return
-        event, fields = self._large
+        event, fields, hops, origin = self._large
         async with event.open_stream() as stream:
-            await destination.send_stream(stream, **fields)
+            await destination.send_stream(stream, hops=hops, origin=origin, **fields)
 
 
-def pieces_of(batch: Any, first: int, last: int, target: str, changes: Changes, setting: Setting) -> list[Piece]:
-    """The events `first` to `last` of a batch as pieces. BadEvent where they have passed too many relays."""
+def pieces_of(batch: Any, first: int, last: int, target: str, changes: Changes, origin: int) -> list[Piece]:
+    """The events `first` to `last` of a batch as pieces; `origin` where they begin, if they have passed no relay before."""
     if batch.is_large:
         event = batch.events[0]
-        return [Piece(target, first, last, b"", (event, _large_fields(event, changes, batch, setting)))]
-    data = batch.passed_on(origin=setting.origins.upstream)
+        large = (event, _large_fields(event, changes), batch.hops + 1, batch.origin or origin)
+        return [Piece(target, first, last, b"", large)]
+    data = batch.passed_on(origin=origin)
     if (first, last) != (batch.first, batch.last):
         data = Batch(data).slice(first - batch.first, last - first + 1)
-    return [Piece(target, first, last, _changed(data, changes, setting))]
+    return [Piece(target, first, last, _changed(data, changes))]
 
 
-def _changed(data: bytes | memoryview, changes: Changes, setting: Setting) -> bytes | memoryview:
+def _changed(data: bytes | memoryview, changes: Changes) -> bytes | memoryview:
     """A batch with the changes of the route; the same one where it has none."""
     batch = Batch(data)
     is_asked = bytes(batch.heads).find(reply_map.SIGN) >= 0
@@ -99,7 +100,7 @@ def _changed(data: bytes | memoryview, changes: Changes, setting: Setting) -> by
     now_ms = time.time_ns() // 1_000_000
     made = [changes.head(head, head.id or to_text(batch.first_id + index), now_ms) for index, head in enumerate(heads)]
     expiries = [head.expires_at_ms for head in made if head.expires_at_ms]
-    return encode(
+    encoded = encode(
         [encode_head(head) for head in made],
         [bytes(batch.body(index)) for index in range(batch.count)],
         source=batch.source,
@@ -109,12 +110,11 @@ def _changed(data: bytes | memoryview, changes: Changes, setting: Setting) -> by
         earliest_expiry_ms=min(expiries, default=0),
         latest_expiry_ms=max(expiries, default=0),
         has_groups=batch.has_groups,
-        hops=batch.hops,
-        origin=batch.origin,
     )
+    return with_hops(encoded, batch.hops, batch.origin)
 
 
-def _large_fields(event: Any, changes: Changes, batch: Any, setting: Setting) -> EventFields:
+def _large_fields(event: Any, changes: Changes) -> EventFields:
     """The fields of a large event, as they pass: it keeps its id, source and time."""
     now_ms = time.time_ns() // 1_000_000
     head = changes.head(event.head, event.id, now_ms)

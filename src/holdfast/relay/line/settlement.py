@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError, Refused
 from holdfast.event.position import Ranges
-from holdfast.relay.figures import Figures
+from holdfast.relay.line.figures import Figures
 from holdfast.relay.machines.duties import Duties, Verdicts
 from holdfast.relay.machines.marks import Marks
 from holdfast.relay.machines.position_set import PositionSet, Run

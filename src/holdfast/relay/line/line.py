@@ -28,17 +28,17 @@ from holdfast.client.client import Client
 from holdfast.client.receiving.receive_options import place
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.event import position
-from holdfast.event.batch import origin_tag
+from holdfast.event.hops import origin_tag
 from holdfast.event.position import Ranges
 from holdfast.relay.definition import RelayDefinition, Route
 from holdfast.relay.errors import Restored
-from holdfast.relay.figures import Figures
+from holdfast.relay.line.figures import Figures
+from holdfast.relay.line.mark_store import Base, MarkStore
+from holdfast.relay.line.passing import Origins, Passing, Setting, Work
+from holdfast.relay.line.recipients import Recipients, excluding
 from holdfast.relay.machines.marks import Mark, Marks, entry_of, judged
 from holdfast.relay.machines.renaming import Renaming
 from holdfast.relay.machines.rules import Sampling, Window
-from holdfast.relay.mark_store import Base, MarkStore
-from holdfast.relay.passing import Origins, Passing, Setting, Work
-from holdfast.relay.recipients import Recipients, excluding
 
 log = logging.getLogger("holdfast.relay")
 
@@ -59,13 +59,12 @@ class Source(msgspec.Struct, frozen=True):
     identity: str = ""
 
     @property
-    def named(self) -> tuple[str | None, str]:
-        """Its topic or wildcard, and its name."""
-        return (None if self.match == "regex" else self.destination), self.subscription
+    def topic(self) -> str | None:
+        return None if self.match == "regex" else self.destination
 
     @property
-    def by_regex(self) -> dict[str, str]:
-        return {"regex": self.destination} if self.match == "regex" else {}
+    def regex(self) -> str | None:
+        return self.destination if self.match == "regex" else None
 
 
 async def _first_of(work: Coroutine[Any, Any, None], until: Coroutine[Any, Any, None]) -> None:
@@ -164,7 +163,9 @@ class Line:
             if source.match == "queue":
                 incoming = session.queue(source.destination).receive(held=held, selector=selector)
             else:
-                incoming = session.subscribe(*source.named, selector=selector, take_over=True, held=held, **source.by_regex)
+                incoming = session.subscribe(
+                    source.topic, source.subscription, regex=source.regex, selector=selector, take_over=True, held=held
+                )
             opened = await stack.enter_async_context(incoming)
             if opened.identity != source.identity:
                 raise Unavailable("the subscription upstream was made anew just now")
@@ -187,7 +188,10 @@ class Line:
         if source.match == "queue":
             return await self._upstream.outcomes(source.destination, ranges)
         return await self._upstream.outcomes(
-            source.destination, ranges, subscription=source.subscription, match=source.match  # type: ignore[arg-type]
+            source.destination,
+            ranges,
+            subscription=source.subscription,
+            match=source.match,  # type: ignore[arg-type]
         )
 
     # --- the subscription upstream -----------------------------------------------------------------------------------
@@ -223,7 +227,9 @@ class Line:
             name = each["name"]
             if name.startswith(stem) and len(name) == len(source.subscription) and name != source.subscription:
                 pattern = each.get("pattern")
-                former = Source(pattern or each.get("topic") or "", each["match"] if pattern else "name", name, each.get("selector") or "")
+                former = Source(
+                    pattern or each.get("topic") or "", each["match"] if pattern else "name", name, each.get("selector") or ""
+                )
                 found.append(await self._identified(former))
         return found
 
@@ -243,23 +249,22 @@ class Line:
         async with self._attached(former, marks) as (incoming, own):
             passing = Passing(work, renaming, incoming, own, partial(self._look, former), former.identity, is_in_new)
             await _first_of(passing.run(), self._until_empty(former))
-        await self._upstream.delete_subscription(*former.named, missing_ok=True, **former.by_regex)
+        await self._upstream.delete_subscription(former.topic, former.subscription, regex=former.regex, missing_ok=True)
 
     async def lag(self) -> int:
         """How many events wait upstream for this line."""
         return await self._waiting_in(self._source) if self._source is not None else 0
 
     async def _until_empty(self, source: Source) -> None:
-        while await self._waiting_in(source):
+        while await self._waiting_in(source):  # noqa: ASYNC110  # the server tells nobody that it is empty
             await asyncio.sleep(EMPTY_EVERY_S)
 
     async def _waiting_in(self, source: Source) -> int:
         """How many events wait upstream, those on their way included."""
         if source.match == "queue":
             return int((await self._upstream.describe(source.destination))["waiting"])
-        topic, name = source.named
-        found = await self._upstream.subscriptions(topic, **source.by_regex)
-        return next((each["waiting"] for each in found if each["name"] == name), 0)
+        found = await self._upstream.subscriptions(source.topic, regex=source.regex)
+        return next((each["waiting"] for each in found if each["name"] == source.subscription), 0)
 
     # --- when a line draws -------------------------------------------------------------------------------------------
 
@@ -281,7 +286,7 @@ class Line:
         self.figures.held_back = reason
 
     async def _until_unwanted(self, recipients: Recipients) -> None:
-        while self._window.is_open(self._clock()) and await recipients.are_there():
+        while self._window.is_open(self._clock()) and await recipients.are_there():  # noqa: ASYNC110  # as above
             await asyncio.sleep(LOOK_EVERY_S)
 
     def _dice(self, position: int) -> float:

@@ -4,9 +4,9 @@
       holdfast.relay.base       one event: the upstream subscription that is known, msgpack
       holdfast.relay.mark       a mark, msgpack; sent in one transaction with the events that it is about
 
-At a start the store takes the subscription over, and reads back what waits in it. From then on no other process of this relay can
-commit: every transaction demands that the subscription is still ours. So what was read is all there is, also if the process before
-was killed with a commit on its way.
+At a start the store takes the subscription over, and reads back what waits in it. From then on no other process of this relay
+can commit: every transaction demands that the subscription is still ours. So what was read is all there is, also if the process
+before was killed with a commit on its way.
 
 A mark that goes is confirmed. Until then it is held, also by a relay that starts again and again: a store is a keeper, whose
 deliveries are not counted.
