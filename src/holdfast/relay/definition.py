@@ -35,6 +35,7 @@ from holdfast.relay.machines.renaming import Renaming
 from holdfast.relay.machines.rules import Window
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}\Z")
+_DIGEST = re.compile(r"[0-9a-f]{8}\Z")
 _RECIPIENT = "{recipient}"
 WAITING_MAX = 100_000
 HOPS_MAX = 16
@@ -61,7 +62,7 @@ class Route(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     to            the local name, with the wildcards of the topic; without it, the same name
     into          queue or topic: what the local destination is; without it, what it is upstream
     mode          receipt, end-to-end or each
-    recipients    with mode each: one upstream subscription and one local subscription for each of these
+    recipients    with mode each: one upstream subscription, and one name here, for each of these
     selector      only events that match; the upstream server judges
     add           properties that are added
     priority      the priority here
@@ -155,6 +156,19 @@ class RelayDefinition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def subscription_stem(self, line: str) -> str:
         return f"relay.{self.name}.{line}."
+
+
+    def line_of(self, subscription: str) -> str | None:
+        """The line that an upstream subscription is of, by its name; None if it is not of this relay."""
+        prefix = f"relay.{self.name}."
+        line, dot, digest = subscription.removeprefix(prefix).rpartition(".")
+        return line if subscription.startswith(prefix) and dot and _DIGEST.match(digest) else None
+
+    def is_of_former_recipient(self, line: str) -> bool:
+        """Whether a line is that of a recipient that its route names no longer."""
+        name, dot, recipient = line.partition(".")
+        route = self.routes.get(name)
+        return bool(dot) and route is not None and route.mode == "each" and recipient not in route.recipients
 
 
 def problems_of(definition: RelayDefinition) -> list[str]:

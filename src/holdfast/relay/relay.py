@@ -106,6 +106,7 @@ class Relay:
         """Connect to an upstream, and let its lines work."""
         client = await self._connected(name)
         self._upstreams[name] = client
+        await self._tidy(name, client)
         lines = [
             Line(line, route, self.definition, local, client)
             for line, route in self.definition.lines().items()
@@ -113,6 +114,24 @@ class Relay:
         ]
         self._lines |= {line.name: line for line in lines}
         await asyncio.gather(*(self._work(line) for line in lines), *(self._tell_lag(line) for line in lines))
+
+    async def _tidy(self, name: str, client: Client) -> None:
+        """Delete the subscriptions of recipients that are no longer named (mode `each`), and tell of those of routes that are gone."""
+        for each in await client.subscriptions():
+            line = self.definition.line_of(each["name"])
+            if line is None or line in self.definition.lines():
+                continue
+            pattern = each.get("pattern")
+            topic, regex = (None, pattern) if each.get("match") == "regex" and pattern else (pattern or each.get("topic"), None)
+            if self.definition.is_of_former_recipient(line):
+                await client.delete_subscription(topic, each["name"], regex=regex, force=True, missing_ok=True)
+                log.info("recipient %s is no longer named: its subscription at %s is deleted", line, name)
+            elif self.definition.routes.get(line) is None:
+                log.warning(
+                    "there is no route %s any more, and its subscription at %s holds %d events; if nobody needs them: "
+                    "holdfast subscription delete '%s' %s --force",
+                    line, name, each.get("waiting", 0), topic or regex, each["name"],
+                )  # fmt: skip
 
     async def _connected(self, name: str) -> Client:
         upstream = self.definition.upstreams[name]

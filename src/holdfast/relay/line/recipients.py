@@ -34,11 +34,9 @@ class Recipients:
         self._exclusion = exclusion_of(origin)
 
     async def prepare(self) -> None:
-        """Make what the relay itself is to make: one queue, or the subscription of a recipient in mode `each`."""
+        """Make the queue, where it is one: it takes events before anybody receives."""
         route = self._route
-        if route.mode == "each":
-            await self._local.ensure_subscription(route.to, route.recipients[0])
-        elif route.kind == "queue" and route.renaming().is_one:
+        if route.kind == "queue" and route.renaming().is_one:
             await self._local.ensure_queue(route.to)
 
     async def are_there(self) -> bool:
