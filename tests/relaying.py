@@ -54,17 +54,33 @@ def of(relay: Relay, line: str) -> dict[str, Any]:
     return next(each for each in relay.status()["routes"] if each["route"] == line)
 
 
-async def waiting_in(client: Client, topic: str, subscription: str) -> int:
-    found = await client.subscriptions(topic)
-    return next((each["waiting"] for each in found if each["name"] == subscription), -1)
+async def draws(relay: Relay, *lines: str) -> None:
+    """Wait until these routes draw."""
+    await until(lambda: all(of(relay, line)["held_back"] == "" for line in lines), f"{lines} draw: {relay.status()}")
+
+
+async def confirm_all(client: Client, topic: str, subscription: str, count: int) -> list[Any]:
+    """Take so many events, and confirm them: their data."""
+    found = []
+    async with client.session() as session, session.subscribe(topic, subscription) as incoming:
+        for _ in range(count):
+            event = await incoming.next(30)
+            found.append(event.data)
+            await event.confirm()
+    return found
+
+
+async def waiting_upstream(client: Client, relay: str = "berlin") -> int:
+    """How many events wait upstream for a relay."""
+    found = await client.subscriptions()
+    return sum(each["waiting"] for each in found if each["name"].startswith(f"relay.{relay}."))
 
 
 async def upstream_empty(client: Client, relay: str = "berlin") -> None:
     """Wait until upstream holds nothing for the relay."""
 
     async def is_empty() -> bool:
-        found = await client.subscriptions()
-        return all(not each["waiting"] for each in found if each["name"].startswith(f"relay.{relay}."))
+        return await waiting_upstream(client, relay) == 0
 
     await until(is_empty, "upstream holds nothing for the relay")
 

@@ -157,7 +157,6 @@ class RelayDefinition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def subscription_stem(self, line: str) -> str:
         return f"relay.{self.name}.{line}."
 
-
     def line_of(self, subscription: str) -> str | None:
         """The line that an upstream subscription is of, by its name; None if it is not of this relay."""
         prefix = f"relay.{self.name}."

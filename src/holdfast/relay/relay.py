@@ -27,6 +27,7 @@ from holdfast.relay import definition_file
 from holdfast.relay.definition import RelayDefinition, checked
 from holdfast.relay.errors import Restored
 from holdfast.relay.line.line import Line
+from holdfast.relay.line.together import until_one_ends
 from holdfast.relay.replies import Replies
 
 log = logging.getLogger("holdfast.relay")
@@ -113,7 +114,10 @@ class Relay:
             if route.upstream == name
         ]
         self._lines |= {line.name: line for line in lines}
-        await asyncio.gather(*(self._work(line) for line in lines), *(self._tell_lag(line) for line in lines))
+        await until_one_ends(
+            **{f"route {line.name}": self._work(line) for line in lines},
+            **{f"lag of {line.name}": self._tell_lag(line) for line in lines},
+        )
 
     async def _tidy(self, name: str, client: Client) -> None:
         """Delete the subscriptions of recipients that are no longer named (mode `each`), and tell of those of routes that are gone."""
@@ -150,10 +154,12 @@ class Relay:
             pause_s = min(2 * pause_s, PAUSE_LONGEST_S)
 
     async def _work(self, line: Line) -> None:
+        """Let a line work. One whose upstream was restored stands still, and the others go on."""
         try:
             await line.run()
         except Restored as problem:
             log.error("route %s is stopped: %s", line.name, problem)
+            await self._stopping.wait()
 
     async def _tell_lag(self, line: Line) -> None:
         """Look how much waits upstream, and tell how a route catches up."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import zlib
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from functools import partial
@@ -31,11 +31,12 @@ from holdfast.event import position
 from holdfast.event.hops import origin_tag
 from holdfast.event.position import Ranges
 from holdfast.relay.definition import RelayDefinition, Route
-from holdfast.relay.errors import Restored
+from holdfast.relay.errors import Restored, TakenOver
 from holdfast.relay.line.figures import Figures
 from holdfast.relay.line.mark_store import Base, MarkStore
 from holdfast.relay.line.passing import Origins, Passing, Setting, Work
 from holdfast.relay.line.recipients import Recipients, excluding
+from holdfast.relay.line.together import until_one_ends
 from holdfast.relay.machines.marks import Mark, Marks, entry_of, judged
 from holdfast.relay.machines.renaming import Renaming
 from holdfast.relay.machines.rules import Sampling, Window
@@ -67,19 +68,6 @@ class Source(msgspec.Struct, frozen=True):
         return self.destination if self.match == "regex" else None
 
 
-async def _first_of(work: Coroutine[Any, Any, None], until: Coroutine[Any, Any, None]) -> None:
-    """Do the work until something comes about, or raise why one of them failed."""
-    tasks = {asyncio.create_task(work), asyncio.create_task(until)}
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    for task in done:
-        task.result()
-
-
 class Line:
     def __init__(
         self, name: str, route: Route, definition: RelayDefinition, local: Client, upstream: Client,
@@ -96,7 +84,7 @@ class Line:
         self._clock = clock or (lambda: datetime.now(zone))
 
     async def run(self) -> None:
-        """Pass events for ever. Restored, when upstream is not what it was: nothing more is drawn from it."""
+        """Pass events for ever. Restored, when upstream is not what it was; TakenOver, when another process is this relay now."""
         pause_s = PAUSE_FIRST_S
         while True:
             before = self.figures.counts.appended
@@ -104,10 +92,13 @@ class Line:
                 await self._work()
                 pause_s = PAUSE_FIRST_S
                 continue
-            except Restored as problem:
+            except (Restored, TakenOver) as problem:
                 self._note(problem)
                 raise
             except HoldfastError as problem:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():  # closing failed, too: it is over all the same
+                    raise asyncio.CancelledError from problem
                 self._note(problem)
             if self.figures.counts.appended > before:
                 pause_s = PAUSE_FIRST_S
@@ -147,7 +138,7 @@ class Line:
             await work.store.know(Base(source.identity, self.route.source, self.route.to))
             self.problem = None
             passing = Passing(work, self.route.renaming(), incoming, own, partial(self._look, source), source.identity)
-            await _first_of(passing.run(), self._until_unwanted(recipients))
+            await until_one_ends(passing=passing.run(), until_unwanted=self._until_unwanted(recipients))
 
     @asynccontextmanager
     async def _attached(self, source: Source, marks: list[Mark]) -> AsyncIterator[tuple[Any, Marks]]:
@@ -248,7 +239,7 @@ class Line:
 
         async with self._attached(former, marks) as (incoming, own):
             passing = Passing(work, renaming, incoming, own, partial(self._look, former), former.identity, is_in_new)
-            await _first_of(passing.run(), self._until_empty(former))
+            await until_one_ends(passing=passing.run(), until_empty=self._until_empty(former))
         await self._upstream.delete_subscription(former.topic, former.subscription, regex=former.regex, missing_ok=True)
 
     async def lag(self) -> int:

@@ -21,7 +21,8 @@ import msgspec
 
 from holdfast.client.client import Client
 from holdfast.client.client_session import ClientSession
-from holdfast.errors import Unavailable
+from holdfast.errors import Detached, SubscriptionRemoved, Unavailable
+from holdfast.relay.errors import TakenOver
 from holdfast.relay.machines.marks import Mark
 
 if TYPE_CHECKING:
@@ -118,8 +119,16 @@ class MarkStore:
     async def ended(self) -> None:
         """Return, by raising why, when the store is not ours any more."""
         assert self._taking is not None
-        await asyncio.shield(self._taking)
-        raise Unavailable("the marks of this route were taken over by another process of this relay; only one may run")
+        try:
+            await asyncio.shield(self._taking)
+        except SubscriptionRemoved:
+            raise
+        except Detached as problem:
+            raise TakenOver(
+                f"another process of this relay has taken over {self.topic!r}; only one may run: stop it, or give one of them "
+                "another name"
+            ) from problem
+        raise Unavailable(f"the receiver of {self.topic!r} has ended")
 
     async def close(self) -> None:
         if self._taking is not None:

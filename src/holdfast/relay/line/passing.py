@@ -25,6 +25,7 @@ from holdfast.relay.line.mark_store import MarkStore
 from holdfast.relay.line.outcome_watch import OutcomeWatch
 from holdfast.relay.line.piece import Changes, Piece, pieces_of
 from holdfast.relay.line.settlement import Look, Settlement
+from holdfast.relay.line.together import until_one_ends
 from holdfast.relay.machines.duties import Duties, Refusal, Verdicts
 from holdfast.relay.machines.marks import Mark, Marks, Stretch
 from holdfast.relay.machines.position_set import PositionSet
@@ -102,22 +103,15 @@ class Passing:
         """Pass events until something fails."""
         for mark in self._marks:
             self._settlement.tell(self._duties.appended(mark.stretches))
-        tasks = [
-            asyncio.create_task(each, name=f"relay {self._setting.name}: {what}")
-            for what, each in (
-                ("draw", self._draw()), ("append", self._append_all()), ("watch", self._watch.run()),
-                ("settle", self._settlement.run()), ("look", self._settlement.run_looks()), ("marks", self._store.ended()),
-            )
-        ]  # fmt: skip
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-            raise Unavailable("the receiver upstream has ended")
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await until_one_ends(
+            draw=self._draw(),
+            append=self._append_all(),
+            watch=self._watch.run(),
+            settle=self._settlement.run(),
+            look=self._settlement.run_looks(),
+            marks=self._store.ended(),
+        )
+        raise Unavailable("the receiver upstream has ended")
 
     # --- drawing -----------------------------------------------------------------------------------------------------
 
