@@ -167,7 +167,9 @@ class Assembly:
 
     @staticmethod
     def _aborted(cause: HoldfastError) -> TransactionAborted:
-        return TransactionAborted(f"nothing of this transaction happened: {cause.sentence}", **cause.fields)
+        aborted = TransactionAborted(f"nothing of this transaction happened: {cause.sentence}", **cause.fields)
+        aborted.__cause__ = cause
+        return aborted
 
     def _decide(self, outcome: Answer | BaseException) -> None:
         self._tell(outcome)
