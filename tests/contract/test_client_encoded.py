@@ -179,3 +179,16 @@ def test_the_blocking_twin_sends_batches_as_they_are(url: str, name: str) -> Non
         with client.queue(name).receive() as incoming:
             positions = [incoming.next(timeout=10).position for _ in range(4)]
         assert positions == [receipt.position, receipt.position + 1, sent.first, sent.last]
+
+
+def test_the_blocking_twin_passes_on_unopened_batches(url: str, name: str) -> None:
+    with holdfast.blocking.connect(url) as client:
+        client.queue(name).send_many(range(3))
+        with client.queue(name).receive(credit=10) as incoming:
+            batch = next(incoming.encoded())
+            assert (batch.count, [each.data for each in batch.events]) == (3, [0, 1, 2])
+            client.queue(f"{name}-there").send_batch(batch.passed_on(BERLIN))
+            batch.confirm()
+        assert client.describe(name)["waiting"] == 0
+        with client.queue(f"{name}-there").receive() as incoming:
+            assert [incoming.next(timeout=10).data for _ in range(3)] == [0, 1, 2]

@@ -9,7 +9,7 @@ from hypothesis import strategies as make
 from holdfast.destination import command as commands
 from holdfast.destination import outcomes
 from holdfast.destination.directory import Directory
-from holdfast.destination.effect import Placed
+from holdfast.destination.effect import Finished, Placed
 from holdfast.destination.name import DEAD
 from holdfast.event.position import Ranges
 from tests.machines import Manager, batch_of
@@ -35,6 +35,7 @@ class Twin:
         self.owing: dict[int, set[tuple[str, str]]] = {}  # by position
         self.dead: dict[int, list[tuple[tuple[str, str], str]]] = {}  # who gave it up, and why
         self.unplaced: set[int] = set()
+        self.decided: list[tuple[int, int]] = []  # what somebody who counts has decided on
         self.parts: list[int] = []
         self.sales = 0
         self.next_sequence = 1
@@ -54,6 +55,8 @@ class Twin:
 
     def append(self, command: commands.Command, payload: bytes = b"") -> None:
         for effect in self.manager.append(command, payload):
+            if isinstance(effect, Finished) and effect.backlog in self.there:
+                self.decided.extend(effect.ranges)
             if isinstance(effect, Placed) and effect.backlog in self.there:
                 for position in range(effect.first, effect.first + effect.events):
                     self.owing.setdefault(position, set()).add(effect.backlog)
@@ -222,3 +225,49 @@ def test_a_short_answer_tells_the_first_positions_as_the_whole_one_does_and_how_
     finally:
         outcomes.RANGES_MAX, outcomes.DEATHS_MAX = limits
     assert told == whole
+
+
+@given(steps, make.integers(1, 5), make.sampled_from([(8_192, 128), (3, 2)]))
+def test_outcomes_of_parts_are_joined_to_those_of_the_whole(
+    steps: list[tuple[str, int, int]], size: int, limits: tuple[int, int]
+) -> None:
+    twin = Twin()
+    twin.do("subscribe", 0, 0)
+    for step in steps:
+        twin.do(*step)
+    asked = sorted(twin.owing)
+    whole = by_position(outcomes.outcomes_of(twin.manager.directory, TOPIC, "", ranges_of(asked)), asked)
+
+    before = outcomes.RANGES_MAX, outcomes.DEATHS_MAX
+    outcomes.RANGES_MAX, outcomes.DEATHS_MAX = limits
+    try:
+        parts = list(ranges_of(asked).portions(size))
+        found = outcomes.joined([(part, outcomes.outcomes_of(twin.manager.directory, TOPIC, "", part)) for part in parts])
+    finally:
+        outcomes.RANGES_MAX, outcomes.DEATHS_MAX = before
+
+    reached = [each for each in asked if each <= found.through]
+    assert by_position(found, reached) == {each: whole[each] for each in reached}
+    assert reached or not asked or limits[0] < size
+    assert max(len(found.waiting), len(found.nobody), len(found.dead)) <= limits[0]
+
+
+@given(steps, steps)
+def test_looking_at_what_was_decided_since_tells_the_same_as_looking_at_all(
+    before: list[tuple[str, int, int]], after: list[tuple[str, int, int]]
+) -> None:
+    twin = Twin()
+    for name in range(len(KEYS)):
+        twin.do("subscribe", name, 0)
+    for step in before:
+        twin.do(*step)
+    waiting = ranges_of([each for each in twin.owing if each not in twin.unplaced and twin.told(each, None) == "waiting"])
+    twin.decided.clear()
+    for step in after:
+        if step[0] not in ("delete", "subscribe"):
+            twin.do(*step)
+
+    decided = waiting.common(Ranges.gather(twin.decided))
+    found = outcomes.outcomes_since(twin.manager.directory, TOPIC, "", waiting, decided)
+
+    assert found == outcomes.outcomes_of(twin.manager.directory, TOPIC, "", waiting)

@@ -20,15 +20,16 @@ from operator import length_hint
 from types import TracebackType
 from typing import Any, NamedTuple, Self, Unpack
 
-from holdfast.blocking.hand_over import HandOver, waiting_for
+from holdfast.blocking.event_stream import EventStream
+from holdfast.blocking.hand_over import HandOver
 from holdfast.client.receipt import Receipt
 from holdfast.client.receiving.attachment.attachment import ranges_of
 from holdfast.client.receiving.death import checked_code, checked_reason
 from holdfast.client.receiving.incoming import Incoming as AsyncIncoming
-from holdfast.client.receiving.incoming import Positions
-from holdfast.client.receiving.large_event import EventStream as AsyncEventStream
+from holdfast.client.receiving.incoming import Positions, check_unopened
 from holdfast.client.receiving.receive_buffer import RunTaker
 from holdfast.client.receiving.received_batch import Batch
+from holdfast.client.receiving.received_batch import EncodedBatch as AsyncEncodedBatch
 from holdfast.client.receiving.received_event import Received, ReceivedSlice, checked_release
 from holdfast.client.receiving.receiver import Receiver
 from holdfast.client.receiving.verdict_buffer import Verdict
@@ -45,29 +46,6 @@ class Noted(NamedTuple):
     delay_ms: int | None = None
     reason: str = ""
     last: int = 0  # of a run that is confirmed together
-
-
-class EventStream:
-    """The data of one event, large or not, read from its beginning once."""
-
-    def __init__(self, background: Background, stream: AsyncEventStream) -> None:
-        self.size = stream.size
-        self._background = background
-        self._twin = stream
-
-    def __enter__(self) -> Self:
-        self._background.run(self._twin.__aenter__())
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._background.run(self._twin.close())
-
-    def __iter__(self) -> Iterator[bytes]:
-        while chunk := self._background.run(self._twin.next_chunk()):
-            yield chunk
-
-    read = waiting_for(AsyncEventStream.read)
-    save = waiting_for(AsyncEventStream.save)
 
 
 class ReceivedEvent(Received, eq=False):
@@ -135,6 +113,26 @@ class ReceivedBatch(Batch[ReceivedEvent]):
         for event in self:
             if not event.is_decided:
                 event.release(delay)
+
+
+class EncodedBatch(AsyncEncodedBatch):
+    """An unopened batch as `for batch in incoming.encoded()` hands it out. A verdict is noted here, and travels together with
+    others."""
+
+    __slots__ = ("_verdicts",)
+
+    def __init__(self, received: ReceivedSlice, taken: range, verdicts: HandOver[Noted]) -> None:
+        super().__init__(received, taken)
+        self._verdicts = verdicts
+
+    @property
+    def events(self) -> ReceivedBatch:  # type: ignore[override]  # the twin of what it is there
+        """Open it."""
+        return ReceivedBatch(self.slice, range(self.slice.events), self._verdicts)
+
+    def confirm(self) -> None:  # type: ignore[override]  # as all verdicts here
+        """Finish all of it."""
+        self._verdicts.put(Noted("confirm", self.first, self.slice.generation, last=self.last))
 
 
 class AtOnce(HandOver[Noted]):
@@ -307,6 +305,23 @@ class Incoming:
             if self._opened().mode.name in ("auto", "duplicates-ok"):
                 self._in_hand = batch
             yield batch
+
+    def encoded(self) -> Iterator[EncodedBatch]:
+        """The batches as they came, unopened: `for batch in incoming.encoded()`. For programs that pass them on."""
+        check_unopened(self._opened())
+        while True:
+            try:
+                batch = self._background.run(self._next_encoded())
+            except Closed:
+                return
+            yield batch
+
+    async def _next_encoded(self) -> EncodedBatch:
+        self._verdicts.take_over()
+        receiver = self._opened()
+        receiver.buffer.is_unopened = True
+        received, taken = await receiver.mode.next_run(is_whole=True)
+        return EncodedBatch(received, taken, self._verdicts)
 
     def _rest_of_run(self) -> ReceivedBatch | None:
         """The next event that `next` left of its run, as a batch."""

@@ -13,7 +13,8 @@ This is read from what waits, and from the dead queue. Nothing is remembered for
 event that somebody took out of the dead queue, because it was dealt with, is told as confirmed. Ranges are taken as they are
 asked: a position that its destination never had is not told apart from one that was confirmed.
 
-An answer names so many ranges at most. What it does not reach is left out, beyond `through`: ask for that again.
+An answer names so many ranges at most. What it does not reach is left out, beyond `through`: ask for that again. ADR 21 tells why
+nothing is remembered.
 """
 
 from __future__ import annotations
@@ -78,13 +79,55 @@ def outcomes_of(state: State, destination: str, subscription: str, asked: Ranges
     dead, through = _alike(found, EVERY_POSITION)
     alive = rest.without(Ranges.gather((first, last) for first, last, *_ in found))
     nobody = _before(alive, _since(who))
-    for ranges in (waiting, nobody):
+    return _cut(Outcomes(waiting, dead, nobody, through))
+
+
+def outcomes_since(state: State, destination: str, subscription: str, asked: Ranges, decided: Ranges) -> Outcomes:
+    """The same, if all of these positions waited before somebody decided on some of them: only those are looked at."""
+    found = outcomes_of(state, destination, subscription, decided)
+    finished = _before(decided.without(found.waiting), found.through + 1)
+    return _cut(found._replace(waiting=asked.without(finished), through=EVERY_POSITION))
+
+
+def _cut(found: Outcomes) -> Outcomes:
+    """As much of an answer as may be named."""
+    through = found.through
+    for ranges in (found.waiting, found.nobody):
         if len(ranges) > RANGES_MAX:
             through = min(through, next(ranges.portions(RANGES_MAX)).last)
     if through == EVERY_POSITION:
-        return Outcomes(waiting, dead, nobody, through)
-    cut = [each._replace(ranges=_before(each.ranges, through + 1)) for each in dead]
-    return Outcomes(_before(waiting, through + 1), [each for each in cut if each.ranges], _before(nobody, through + 1), through)
+        return found
+    dead = [each._replace(ranges=_before(each.ranges, through + 1)) for each in found.dead]
+    waiting, nobody = (_before(ranges, through + 1) for ranges in (found.waiting, found.nobody))
+    return Outcomes(waiting, [each for each in dead if each.ranges], nobody, through)
+
+
+def joined(parts: Sequence[tuple[Ranges, Outcomes]]) -> Outcomes:
+    """The outcomes of parts of what was asked, each with that part, in order: as many as one answer names."""
+    waiting, nobody, dead = Ranges(), Ranges(), dict[tuple[str, str, str], Ranges]()
+    for asked, found in parts:
+        kinds = {*dead, *(each[1:] for each in found.dead)}
+        counts = (len(waiting) + len(found.waiting), len(nobody) + len(found.nobody), _count(dead) + _count(found.dead))
+        if max(counts) > RANGES_MAX or len(kinds) > DEATHS_MAX:
+            return Outcomes(waiting, _told(dead), nobody, asked.first - 1)
+        for each in found.waiting:
+            waiting.add_last(*each)
+        for each in found.nobody:
+            nobody.add_last(*each)
+        for ranges, *how in found.dead:
+            for each in ranges:
+                dead.setdefault((how[0], how[1], how[2]), Ranges()).add_last(*each)
+        if found.through < asked.last:
+            return Outcomes(waiting, _told(dead), nobody, found.through)
+    return Outcomes(waiting, _told(dead), nobody, EVERY_POSITION)
+
+
+def _count(dead: dict[tuple[str, str, str], Ranges] | Sequence[GivenUp]) -> int:
+    return sum(map(len, dead.values())) if isinstance(dead, dict) else sum(len(each.ranges) for each in dead)
+
+
+def _told(dead: dict[tuple[str, str, str], Ranges]) -> list[GivenUp]:
+    return [GivenUp(ranges, *how) for how, ranges in dead.items()]
 
 
 def _waiting(state: State, who: Sequence[Queue], asked: Ranges) -> Ranges:

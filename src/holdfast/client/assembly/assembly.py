@@ -12,6 +12,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec.structs import replace
+
 from holdfast.client.receipt import EventIds, Receipts, naming
 from holdfast.client.sending.batch_builder import Kind
 from holdfast.destination import command
@@ -48,6 +50,12 @@ class Part:
         self.kind: Kind = kind
         self.command = encoded
 
+    def move_to(self, session: str) -> None:
+        """It is a part of an assembly of this session from now on."""
+        made, payload = command.decode(self.command)
+        assert isinstance(made, command.Part)
+        self.command = command.encode(replace(made, session=session), payload)
+
 
 class Assembly:
     """One transaction or large event. Nothing is sent before the first part or the commit."""
@@ -69,6 +77,7 @@ class Assembly:
         self._outcome: asyncio.Future[Answer] | None = None
         self._token = 0
         self._was_asked = False
+        self._has_receipt = False
 
     # --- parts -------------------------------------------------------------------------------------------------------
 
@@ -98,6 +107,7 @@ class Assembly:
             return
         self.proof = (receipt.copies, receipt.is_synced)
         self.receipts += 1
+        self._has_receipt = True
         if not part.is_again:  # otherwise this may be the repetition, which does not count
             self.entries[part.number] = receipt.entry
 
@@ -198,6 +208,11 @@ class Assembly:
             self._all.forget(self)
 
     # --- links -------------------------------------------------------------------------------------------------------
+
+    @property
+    def may_be_repeated(self) -> bool:
+        """All its parts are still here, and no commit was asked: it can begin once more in another session."""
+        return not self._has_receipt and not self._was_asked and self.error is None
 
     def link_is_new(self) -> None:
         self._token = 0

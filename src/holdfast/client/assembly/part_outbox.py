@@ -162,8 +162,22 @@ class PartOutbox:
         for assembly in list(self._pending.values()):
             assembly.ask_if_due()
 
+    def begin_anew(self, error: HoldfastError, *, may_repeat: bool) -> None:
+        """Go on in a new session: the server does not know the old one. It was away for long, or it died before it knew of it.
+
+        Assemblies of which the server has receipted nothing begin once more, if `may_repeat`; the others end with this error.
+        """
+        lost = [each for each in self._pending.values() if not (may_repeat and each.may_be_repeated)]
+        for assembly in [each for each in lost if each.parts or each.name in self._begun]:
+            self.drop(assembly)
+            assembly.give_up(error)
+        self._begun.clear()
+        for part in (*self._outbox.in_flight.values(), *self._outbox.waiting):
+            if part.assembly.error is None:
+                part.move_to(self.session.id)
+
     def give_up(self, error: HoldfastError) -> None:
-        """End all assemblies: the session is gone at the server, or closed here."""
+        """End all assemblies: the session is closed."""
         self._outbox.clear()
         for assembly in [each for each in self._pending.values() if each.parts or each.name in self._begun]:
             assembly.unsent = 0

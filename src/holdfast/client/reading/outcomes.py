@@ -12,6 +12,7 @@ asked again, until something is, or the time is over.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.client import checks
@@ -24,10 +25,12 @@ if TYPE_CHECKING:
     from holdfast.client.connection.session import Session
 
 # Ranges that are asked about at a time, and how long the server is asked to wait: less than it is willing to.
-ASKED_MAX = 16_384
+ASKED_MAX = 8_192
 WAIT_MS_MAX = 5_000
 # Where there are more ranges than that, each part is waited for in turn.
 PART_WAIT_MS_MAX = 250
+# A server that has no room for one who waits answers at once: it is asked again after this.
+AGAIN_S = 0.1
 
 
 class DeadRanges(NamedTuple):
@@ -83,13 +86,14 @@ class OutcomeQuestion:
         parts = list(asked.portions(ASKED_MAX)) or [asked]
         longest = WAIT_MS_MAX if len(parts) == 1 else PART_WAIT_MS_MAX
         while True:
-            found: list[Outcomes] = []
+            began, found = loop.time(), list[Outcomes]()
             for part in parts:
                 is_news = any(each.finished for each in found)
                 wait_ms = 0 if is_news else min(longest, max(0, round(1000 * (deadline - loop.time()))))
                 found.append(await self._ask_all(part, wait_ms))
             if not asked or any(each.finished for each in found) or loop.time() >= deadline:
                 return _joined(found)
+            await asyncio.sleep(max(0.0, min(began + AGAIN_S, deadline) - loop.time()))
 
     async def _ask_all(self, asked: Ranges, wait_ms: int) -> Outcomes:
         """Ask until all of it was answered: an answer has room for so many ranges."""

@@ -113,12 +113,7 @@ class Incoming:
 
         Only in confirm mode "event". Events that expire on the way are not left out: the bytes say when they do.
         """
-        if self._receiver.mode.name != "event":
-            raise BadSetting(
-                f"unopened batches are confirmed by the program, not in mode {self._receiver.mode.name!r}; receive with "
-                "confirm='event'",
-                setting="confirm",
-            )
+        check_unopened(self._receiver)
         self._receiver.events()
         self._receiver.buffer.is_unopened = True
         while True:
@@ -158,3 +153,12 @@ class Incoming:
     def __repr__(self) -> str:
         of = f"subscription {self.subscription!r} of " if self.subscription else ""
         return f"Incoming(from {of}{self.destination!r}{'' if self.is_open else ', not open'})"
+
+
+def check_unopened(receiver: Receiver) -> None:
+    """BadSetting for a receiver that does not hand out unopened batches."""
+    if receiver.mode.name != "event":
+        raise BadSetting(
+            f"unopened batches are confirmed by the program, not in mode {receiver.mode.name!r}; receive with confirm='event'",
+            setting="confirm",
+        )

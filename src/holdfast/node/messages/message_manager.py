@@ -127,7 +127,7 @@ class MessageManager:
         await self._selector_answers.stop()
         await self._bus_listener.stop()
         await self._readers.stop()
-        self._outcomes.stop()
+        await self._outcomes.stop()
         await self.deliverer.stop()
         self._assembly_timeout.stop()
         await self._removal_watch.stop()
