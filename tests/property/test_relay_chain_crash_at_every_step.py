@@ -99,7 +99,7 @@ class SimulatedRelay:
         if not taken:
             return None
         stretches = tuple(Stretch(place, place, self.local.place(self.upstream.events[place]), "here") for place in taken)
-        mark = Mark(self.marks.next_number(), IDENTITY, stretches)
+        mark = Mark(max(self.durable, default=0) + 1, IDENTITY, stretches)
         self.durable[mark.number] = mark
         if dice.random() < 0.2:
             return self.crash()  # after the commit, before anybody heard of it

@@ -164,7 +164,7 @@ async def test_batches_pass_unopened_with_their_ids_one_hop_more_and_their_origi
             await draws(relay, "alerts")
             receipts = await pair.at_head.topic("alerts").send_many(range(10), priority=7)
             async with pair.at_berlin.subscribe("alerts", "pager") as incoming:
-                found = []
+                found: list[holdfast.ReceivedEvent] = []
                 async for batch in incoming.encoded():
                     assert (batch.hops, batch.origin != 0) == (1, True)
                     found += batch.events

@@ -120,7 +120,7 @@ class Relay:
         )
 
     async def _tidy(self, name: str, client: Client) -> None:
-        """Delete subscriptions of recipients that are no longer named (mode `each`), and tell of those of routes that are gone."""
+        """Delete subscriptions of recipients that are named no more (mode `each`), and tell of those of routes that are gone."""
         for each in await client.subscriptions():
             line = self.definition.line_of(each["name"])
             if line is None or line in self.definition.lines():

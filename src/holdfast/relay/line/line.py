@@ -145,7 +145,6 @@ class Line:
         """Attach upstream with what is marked."""
         own = Marks()
         for mark in marks:
-            own.reserve(mark.number)
             if mark.identity == source.identity:
                 own.add(mark)
         async with AsyncExitStack() as stack:

@@ -60,6 +60,7 @@ class MarkStore:
         self._incoming = incoming
         self._bases: list[int] = []  # positions of bases, the newest last
         self._positions: dict[int, int] = {}  # of marks, by number
+        self._number = 0  # of the newest mark
         self._going: set[int] = set()  # marks that go as soon as they came
         self._taking: asyncio.Task[None] | None = None
 
@@ -80,6 +81,7 @@ class MarkStore:
             self.known = _decode_base(event.body)
             return
         mark = _decode(event.body)
+        self._number = max(self._number, mark.number)
         self._positions[mark.number] = event.position
         self.marks.append(mark)
 
@@ -96,6 +98,10 @@ class MarkStore:
                 self._incoming.confirm([(event.position, event.position)])
             else:
                 self._positions[number] = event.position
+
+    def next_number(self) -> int:
+        self._number += 1
+        return self._number
 
     async def add_to(self, transaction: Transaction, mark: Mark) -> None:
         """Send a mark with a transaction, which is committed only while the store is ours."""

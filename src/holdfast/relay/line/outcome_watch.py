@@ -45,10 +45,12 @@ class OutcomeWatch:
             while True:
                 self._changed.clear()
                 self._ask()
-                changed = asyncio.ensure_future(self._changed.wait())
-                done, _ = await asyncio.wait({changed, *self._asking}, return_when=asyncio.FIRST_COMPLETED)
-                changed.cancel()
-                for task in done & self._asking:
+                changed = asyncio.create_task(self._changed.wait())
+                try:
+                    done, _ = await asyncio.wait({changed, *self._asking}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    changed.cancel()
+                for task in self._asking & done:
                     self._asking.discard(task)
                     task.result()
         finally:

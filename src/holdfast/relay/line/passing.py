@@ -11,13 +11,14 @@ committed the next chunk gathers. Transactions follow each other, so that the or
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from holdfast.errors import BadEvent, BadName, Blocked, HoldfastError, TransactionAborted, Unavailable
+from holdfast.errors import BadEvent, BadName, Blocked, TimedOut, TransactionAborted, Unavailable
 from holdfast.event.position import Ranges
 from holdfast.relay.definition import RelayDefinition, Route
 from holdfast.relay.line.figures import Figures
@@ -42,8 +43,8 @@ CHUNK_BYTES = 4 << 20
 # So many more may have come meanwhile.
 DRAWN_EVENTS_MAX = 2 * CHUNK_EVENTS
 DRAWN_BYTES_MAX = 2 * CHUNK_BYTES
-# How often a route asks whether a full destination has room again, if the server does not say.
-FULL_S = 1.0
+# How long a route waits before it looks again whether there is room.
+FULL_S = 0.2
 
 
 class Origins(msgspec.Struct, frozen=True):
@@ -246,17 +247,15 @@ class Passing:
                     Stretch(piece.first, piece.last, where.first, where.destination)
                     for piece, where in zip(chunk, sent, strict=True)
                 )
-            mark = Mark(self._marks.next_number(), self._identity, stretches)
+            mark = Mark(self._store.next_number(), self._identity, stretches)
             await self._store.add_to(transaction, mark)
         return mark
 
     async def _until_free(self, full: Blocked) -> None:
+        """Wait until the server says that a destination has room again; for room in the journal, a while."""
         destination = full.fields.get("destination", "")
         self._setting.figures.held_back = f"full here: {full.sentence}"
-        try:
-            if destination:
-                await self._session.topic(destination).unblocked(FULL_S)
-            else:
-                await asyncio.sleep(FULL_S)
-        except HoldfastError:
-            pass  # not yet: try again
+        await asyncio.sleep(FULL_S)
+        if destination:
+            with contextlib.suppress(TimedOut):  # not yet: try, and be told again
+                await self._session.topic(destination).unblocked()

@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import HoldfastError, Refused
+from holdfast.errors import HoldfastError
 from holdfast.event.position import Ranges
 from holdfast.relay.line.figures import Figures
 from holdfast.relay.machines.duties import Duties, Verdicts
@@ -69,7 +69,10 @@ class Settlement:
             try:
                 await self._incoming.settled()
                 self.settled(noted)
-            except Refused:
+            except HoldfastError:
+                for run in self._noted:  # the error may be about what was told since
+                    noted.add(*run)
+                self._noted = PositionSet()
                 await self._look_up(noted)
 
     async def run_looks(self) -> None:

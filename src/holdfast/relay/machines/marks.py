@@ -51,7 +51,6 @@ class Marks:
         self._marks: dict[int, Mark] = {}
         self._open: dict[int, PositionSet] = {}  # by mark: positions that upstream has not settled
         self._marked = PositionSet()
-        self._number = 0
 
     def __len__(self) -> int:
         return len(self._marks)
@@ -59,17 +58,8 @@ class Marks:
     def __iter__(self) -> Iterator[Mark]:
         return iter([self._marks[number] for number in sorted(self._marks)])
 
-    def next_number(self) -> int:
-        self._number += 1
-        return self._number
-
-    def reserve(self, number: int) -> None:
-        """Numbers up to this one are taken."""
-        self._number = max(self._number, number)
-
     def add(self, mark: Mark) -> None:
         """Add a mark that is durable. The same one again changes nothing."""
-        self.reserve(mark.number)
         if mark.number in self._marks:
             return
         self._marks[mark.number] = mark

@@ -32,13 +32,6 @@ def test_a_mark_goes_when_upstream_has_settled_the_last_of_its_positions() -> No
     assert len(marks) == 0
 
 
-def test_numbers_go_on_after_the_marks_that_were_read_back() -> None:
-    marks = Marks()
-    marks.add(mark(7, (1, 1)))
-
-    assert marks.next_number() == 8
-
-
 def test_marks_of_the_subscription_that_is_there_hold() -> None:
     assert judged(SUBSCRIPTION, [mark(1, (1, 2))], [SUBSCRIPTION]).held == [mark(1, (1, 2))]
 
@@ -69,6 +62,7 @@ RUNS = st.tuples(st.integers(1, 30), st.integers(0, 5)).map(lambda drawn: (drawn
 def test_marks_answer_as_a_plain_table_of_positions_does(steps: list[tuple[str, tuple[int, int]]]) -> None:
     marks = Marks()
     naive: dict[int, int] = {}  # position: number of the mark that has it
+    number = 0
 
     for what, (first, last) in steps:
         if what == "come":
@@ -76,12 +70,12 @@ def test_marks_answer_as_a_plain_table_of_positions_does(steps: list[tuple[str, 
             assert [p for low, high in new for p in range(low, high + 1)] == [p for p in range(first, last + 1) if p not in naive]
             assert [p for low, high in marked for p in range(low, high + 1)] == [p for p in range(first, last + 1) if p in naive]
             if new:
-                made = mark(marks.next_number(), *new)
+                made = mark(number := number + 1, *new)
                 marks.add(made)
                 naive |= {p: made.number for low, high in new for p in range(low, high + 1)}
         else:
             hit = {naive[p] for p in range(first, last + 1) if p in naive}
-            naive = {p: number for p, number in naive.items() if not first <= p <= last}
+            naive = {p: of for p, of in naive.items() if not first <= p <= last}
             assert set(marks.settled(first, last)) == hit - set(naive.values())
 
     assert {each.number for each in marks} == set(naive.values())
