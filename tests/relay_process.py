@@ -12,8 +12,9 @@ from tests.waiting import wait_until
 
 
 class RelayProcess:
-    def __init__(self, file: Path, definition: str) -> None:
+    def __init__(self, file: Path, definition: str, *options: str) -> None:
         self.file = file
+        self._options = options
         file.write_text(definition)
         self._log = file.with_suffix(".log").open("ab")
         self._process: subprocess.Popen[bytes] | None = None
@@ -37,17 +38,23 @@ class RelayProcess:
 
     def start(self) -> None:
         """Start it; it goes to work in its own time."""
-        command = [sys.executable, "-m", "holdfast", "relay", "--config", str(self.file)]
+        command = [sys.executable, "-m", "holdfast", "relay", "--config", str(self.file), *self._options]
         self._process = subprocess.Popen(
             command, stdout=self._log, stderr=self._log, stdin=subprocess.DEVNULL, env={**os.environ}
         )
 
     def until_started(self) -> None:
-        wait_until(lambda: "has its journal at" in self.log or self._is_over(), "the relay has started")
-        assert not self._is_over(), self.log[-3000:]
+        wait_until(lambda: "has its journal at" in self.log or self.is_over, "the relay has started")
+        assert not self.is_over, self.log[-3000:]
 
-    def _is_over(self) -> bool:
+    @property
+    def is_over(self) -> bool:
         return self._process is not None and self._process.poll() is not None
+
+    def memory_most_mb(self) -> float:
+        """The most memory it has ever had, in MiB."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1024
 
     def signal(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)

@@ -198,6 +198,17 @@ def test_a_service_goes_on_while_its_servers_hang_die_and_lie(tmp_path: Path) ->
 
 
 @pytest.mark.slow
+def test_the_branch_office_gets_everything_once_while_its_relay_is_killed_and_its_line_cut(tmp_path: Path) -> None:
+    path = f"{TOP}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+
+    out = _run("-m", "examples.branch_office", "--quick", folder=tmp_path, seconds=120, PYTHONPATH=path)
+
+    assert "the relay is killed" in out
+    assert "the line is cut" in out
+    assert "account   nothing lost, nothing twice" in out
+
+
+@pytest.mark.slow
 def test_the_bank_has_the_balance_right_at_both_servers_after_one_was_killed(tmp_path: Path) -> None:
     path = f"{TOP}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
 

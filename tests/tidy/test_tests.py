@@ -27,6 +27,7 @@ SLEEPS = {
     "tests/faults/test_deduplicate_killed.py": (2, f"{REPEATS}; {MOMENT}"),
     "tests/faults/test_full_disk.py": (1, REPEATS),
     "tests/faults/test_jetstream_cluster.py": (2, REPEATS),
+    "tests/faults/test_relay_killed.py": (2, f"{PACE}; for how long a relay stands still is what is tried"),
     "tests/faults/test_server_killed.py": (1, MOMENT),
     "tests/faults/test_server_killed_using_features.py": (3, f"{PACE}; {MOMENT}"),
     "tests/faults/test_sessions_killed.py": (1, PACE),

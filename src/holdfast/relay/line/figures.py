@@ -30,7 +30,8 @@ class Figures:
         self.counts = Counts()
         self.held_back = "starting"  # why nothing passes; "" while it does
         self.waiting_upstream: int | None = None  # events that wait upstream; None: not known
-        self.waiting_here = 0  # events that wait for their recipients, where upstream waits for these
+        # Events that wait for their recipients here, and upstream for these.
+        self.count_waiting: Callable[[], int] = lambda: 0
         self.marks = 0
         self._clock_s = clock_s
         self._seen: deque[tuple[float, int]] = deque()
@@ -54,7 +55,7 @@ class Figures:
         return {
             "held_back": self.held_back,
             "waiting_upstream": self.waiting_upstream,
-            "waiting_here": self.waiting_here,
+            "waiting_here": self.count_waiting(),
             "rate": round(self.rate, 1),
             "marks": self.marks,
             **msgspec.structs.asdict(self.counts),

@@ -48,6 +48,9 @@ PAUSE_LONGEST_S = 10.0
 # How often a line looks whether somebody receives here, and how much waits upstream.
 LOOK_EVERY_S = 1.0
 EMPTY_EVERY_S = 0.1
+# What upstream may send ahead: a line is far, and a transaction takes much at once.
+CREDIT_EVENTS = 20_000
+CREDIT_BYTES = 8 << 20
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -150,11 +153,21 @@ class Line:
         async with AsyncExitStack() as stack:
             session = await stack.enter_async_context(self._upstream.session(name=f"relay {self._definition.name} {self.name}"))
             held, selector = own.marked.ranges, source.selector or None
+            credit = min(CREDIT_EVENTS, max(1, int(self.route.rate or CREDIT_EVENTS)))
             if source.match == "queue":
-                incoming = session.queue(source.destination).receive(held=held, selector=selector)
+                incoming = session.queue(source.destination).receive(
+                    held=held, selector=selector, credit=credit, credit_bytes=CREDIT_BYTES
+                )
             else:
                 incoming = session.subscribe(
-                    source.topic, source.subscription, regex=source.regex, selector=selector, take_over=True, held=held
+                    source.topic,
+                    source.subscription,
+                    regex=source.regex,
+                    selector=selector,
+                    take_over=True,
+                    held=held,
+                    credit=credit,
+                    credit_bytes=CREDIT_BYTES,
                 )
             opened = await stack.enter_async_context(incoming)
             if opened.identity != source.identity:

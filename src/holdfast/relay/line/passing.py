@@ -90,6 +90,7 @@ class Passing:
         self._identity = identity
         self._leave = leave
         self._duties = Duties(setting.route.mode)
+        setting.figures.count_waiting = lambda: self._duties.waiting_count
         self._settlement = Settlement(incoming, look, marks, self._duties, work.store.drop, setting.figures)
         self._watch = OutcomeWatch(setting.local, self._duties, self._settlement.tell)
         self._renaming = renaming
@@ -127,11 +128,11 @@ class Passing:
     async def _until_room(self) -> None:
         route, figures = self._setting.route, self._setting.figures
         while True:
-            figures.waiting_here = self._duties.waiting_count
+            waiting = self._duties.waiting_count
             if self._drawn_events >= DRAWN_EVENTS_MAX or self._drawn_bytes >= DRAWN_BYTES_MAX:
                 await self._until_changed()
-            elif route.mode != "receipt" and figures.waiting_here + self._drawn_events >= route.waiting_max:
-                figures.held_back = f"{figures.waiting_here:,} events wait for their recipients here (waiting-max)"
+            elif route.mode != "receipt" and waiting + self._drawn_events >= route.waiting_max:
+                figures.held_back = f"{waiting:,} events wait for their recipients here (waiting-max)"
                 await self._until_changed()
             elif self._rate is not None and (wait_s := self._rate.wait_s(asyncio.get_running_loop().time())):
                 figures.held_back = f"the rate of {route.rate:g} events a second"

@@ -43,6 +43,7 @@ class Verdicts(NamedTuple):
 class Duties:
     def __init__(self, mode: Mode) -> None:
         self.mode = mode
+        self.waiting_count = 0  # events that wait for their recipients here
         self._confirm = PositionSet()  # due
         self._reject: dict[int, Refusal] = {}  # due, by first position
         self._placed: dict[str, list[tuple[int, int, int]]] = {}  # by target: local first, local last, upstream first
@@ -61,6 +62,7 @@ class Duties:
                 last = each.local + each.last - each.first
                 insort(self._placed.setdefault(each.target, []), (each.local, last, each.first))
                 self._waiting.setdefault(each.target, PositionSet()).add(each.local, last)
+                self.waiting_count += last - each.local + 1
         return Verdicts(due, [])
 
     def finished(self, target: str, runs: Iterable[Run]) -> Verdicts:
@@ -83,6 +85,7 @@ class Duties:
             return []
         found = waiting.within(first, last)
         waiting.remove(first, last)
+        self.waiting_count -= sum(high - low + 1 for low, high in found)
         made = [run for low, high in found for run in self._mapped(target, low, high)]
         self._forget(target)
         return made
@@ -136,8 +139,3 @@ class Duties:
 
     def waiting(self, target: str) -> PositionSet:
         return self._waiting.get(target, PositionSet())
-
-    @property
-    def waiting_count(self) -> int:
-        """How many events wait for their recipients here."""
-        return sum(each.count for each in self._waiting.values())
