@@ -17,7 +17,7 @@ import logging
 import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -39,7 +39,7 @@ from holdfast.relay.line.recipients import Recipients, excluding
 from holdfast.relay.line.together import until_one_ends
 from holdfast.relay.machines.marks import Mark, Marks, entry_of, judged
 from holdfast.relay.machines.renaming import Renaming
-from holdfast.relay.machines.rules import Sampling, Window
+from holdfast.relay.machines.rules import Sampling, Window, minute_of
 
 log = logging.getLogger("holdfast.relay")
 
@@ -273,15 +273,21 @@ class Line:
 
     async def _until_wanted(self, recipients: Recipients) -> None:
         while True:
-            now = self._clock()
-            if not self._window.is_open(now):
-                opens = self._window.next_change(now)
-                self._hold(f"the window is closed until {opens:%a %H:%M}" if opens else "the window is closed")
+            if not self._is_window_open():
+                left = self._window.next_change(self._minute()) or 0
+                self._hold(f"the window is closed until {self._clock() + timedelta(minutes=left):%a %H:%M}")
             elif not await recipients.are_there():
                 self._hold(f"nobody receives here: {self.route.to or self.route.source!r} has no durable subscription")
             else:
                 return
             await asyncio.sleep(LOOK_EVERY_S)
+
+    def _minute(self) -> int:
+        now = self._clock()
+        return minute_of(now.weekday(), now.hour, now.minute)
+
+    def _is_window_open(self) -> bool:
+        return self._window.is_open(self._minute())
 
     def _hold(self, reason: str) -> None:
         if self.figures.held_back != reason:
@@ -289,7 +295,7 @@ class Line:
         self.figures.held_back = reason
 
     async def _until_unwanted(self, recipients: Recipients) -> None:
-        while self._window.is_open(self._clock()) and await recipients.are_there():  # noqa: ASYNC110  # as above
+        while self._is_window_open() and await recipients.are_there():  # noqa: ASYNC110  # as above
             await asyncio.sleep(LOOK_EVERY_S)
 
     def _dice(self, position: int) -> float:

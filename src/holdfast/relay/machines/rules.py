@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from holdfast.errors import BadSetting
@@ -37,23 +36,20 @@ class Window:
         self.texts = tuple(texts)
         self._spans = [span for text in texts for span in _spans(text)]
 
-    def is_open(self, now: datetime) -> bool:
-        minute = _minute_of(now)
-        return not self._spans or any(_is_in(span, minute) for span in self._spans)
+    def is_open(self, minute: int) -> bool:
+        """Whether it is open in this minute of the week, counted from Monday on."""
+        return not self._spans or any(_is_in(span, minute % _WEEK_MINUTES) for span in self._spans)
 
-    def next_change(self, now: datetime) -> datetime | None:
-        """When it opens or closes next; None if it never does."""
-        if not self._spans:
-            return None
-        minute, is_open = _minute_of(now), self.is_open(now)
-        begun = now.replace(second=0, microsecond=0)
+    def next_change(self, minute: int) -> int | None:
+        """In how many minutes it opens or closes next; None if it never does."""
+        is_open = self.is_open(minute)
         edges = sorted({(edge - minute) % _WEEK_MINUTES or _WEEK_MINUTES for span in self._spans for edge in span})
-        moments = (begun + timedelta(minutes=edge) for edge in edges)
-        return next((moment for moment in moments if self.is_open(moment) != is_open), None)
+        return next((edge for edge in edges if self.is_open(minute + edge) != is_open), None)
 
 
-def _minute_of(now: datetime) -> int:
-    return now.weekday() * _DAY_MINUTES + now.hour * 60 + now.minute
+def minute_of(weekday: int, hour: int, minute: int) -> int:
+    """A minute of the week; Monday is 0."""
+    return weekday * _DAY_MINUTES + hour * 60 + minute
 
 
 def _is_in(span: _Span, minute: int) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -13,12 +12,11 @@ from hypothesis import strategies as st
 from holdfast.errors import BadSetting
 from holdfast.relay.machines.rules import DAYS, Rate, Sampling, Window
 
-MONDAY = datetime(2026, 11, 16, tzinfo=UTC)
-MOMENTS = st.integers(0, 7 * 1440 * 60 - 1).map(lambda second: MONDAY + timedelta(seconds=second))
+MINUTES = st.integers(0, 7 * 1440 - 1)
 CLOCKS = st.tuples(st.integers(0, 23), st.integers(0, 59))
 
 
-def naive_is_open(text: str, now: datetime) -> bool:
+def naive_is_open(text: str, now: int) -> bool:
     """Look whether a window began today or yesterday and has not ended."""
     days, _, clock = text.rpartition(" ")
     begin, end = ((int(part[:2]) * 60 + int(part[3:])) for part in clock.split("-"))
@@ -26,14 +24,14 @@ def naive_is_open(text: str, now: datetime) -> bool:
     if days:
         first, last = (DAYS.index(day) for day in (days.split("-") * 2)[:2])
         allowed = {(first + step) % 7 for step in range((last - first) % 7 + 1)}
-    minute = now.hour * 60 + now.minute
+    day, minute = divmod(now, 1440)
     if end > begin:
-        return now.weekday() in allowed and begin <= minute < end
-    return (now.weekday() in allowed and minute >= begin) or ((now.weekday() - 1) % 7 in allowed and minute < end)
+        return day in allowed and begin <= minute < end
+    return (day in allowed and minute >= begin) or ((day - 1) % 7 in allowed and minute < end)
 
 
-@given(CLOCKS, CLOCKS, st.sampled_from(["", "mon-fri ", "sat ", "fri-mon "]), MOMENTS)
-def test_a_window_is_open_when_the_clock_says_so(begin: tuple[int, int], end: tuple[int, int], days: str, now: datetime) -> None:
+@given(CLOCKS, CLOCKS, st.sampled_from(["", "mon-fri ", "sat ", "fri-mon "]), MINUTES)
+def test_a_window_is_open_when_the_clock_says_so(begin: tuple[int, int], end: tuple[int, int], days: str, now: int) -> None:
     text = f"{days}{begin[0]:02}:{begin[1]:02}-{end[0]:02}:{end[1]:02}"
     if begin == end:
         with pytest.raises(BadSetting, match="begins when it ends"):
@@ -45,14 +43,14 @@ def test_a_window_is_open_when_the_clock_says_so(begin: tuple[int, int], end: tu
     assert window.is_open(now) == naive_is_open(text, now)
     change = window.next_change(now)
     if change is not None:
-        assert now < change
-        assert window.is_open(change) != window.is_open(now)
-        assert window.is_open(change - timedelta(seconds=1)) == window.is_open(now)
+        assert change > 0
+        assert window.is_open(now + change) != window.is_open(now)
+        assert all(window.is_open(now + minutes) == window.is_open(now) for minutes in range(change))
 
 
 def test_without_a_window_a_route_always_draws() -> None:
-    assert Window([]).is_open(MONDAY)
-    assert Window([]).next_change(MONDAY) is None
+    assert Window([]).is_open(0)
+    assert Window([]).next_change(0) is None
 
 
 @pytest.mark.parametrize("text", ["", "8-18", "25:00-26:00", "08:00-24:01", "moo 08:00-09:00", "08:60-09:00"])
