@@ -28,6 +28,7 @@ from tests.bench import (
     many,
     memory,
     opening,
+    relay,
     report,
     spark_sinks,
     spark_source,
@@ -78,6 +79,7 @@ def _measure(workshop: Workshop, wanted: set[str]) -> None:
         ("n", spark_sinks),
         ("o", many),
         ("p", continuity),
+        ("q", relay),
     ):
         if name in wanted:
             alone.measure(workshop)

@@ -9,9 +9,10 @@ import pytest
 
 import holdfast
 from holdfast.errors import TimedOut
-from holdfast.relay import Relay
+from holdfast.relay import Relay, RelayDefinition, Route, Upstream
 from holdfast.relay.errors import TakenOver
 from tests.relaying import a_pair, confirm_all, defined, draws, marks_gone, of, relaying, route, upstream_empty, waiting_upstream
+from tests.running_server import running
 from tests.waiting import until
 
 
@@ -200,3 +201,30 @@ async def test_a_relay_with_a_journal_of_its_own_process(tmp_path: Path) -> None
 
         async with holdfast.connect(local) as client, client.queue("here").receive() as incoming:
             assert (await incoming.next(10)).data == "x"
+
+
+async def test_several_upstreams_come_together_in_one_relay(tmp_path: Path) -> None:
+    async with a_pair(tmp_path) as pair, running(tmp_path / "paris") as paris, holdfast.connect(paris.url) as at_paris:
+        await pair.at_berlin.ensure_subscription("alerts", "pager")
+        upstreams = {"head": Upstream(pair.head.url), "paris": Upstream(paris.url)}
+        routes = {name: Route(upstream=name, topic="alerts", mode="end-to-end") for name in upstreams}
+
+        async with relaying(RelayDefinition("berlin", pair.berlin.url, upstreams, routes)) as relay:
+            await draws(relay, "head", "paris")
+            await pair.at_head.topic("alerts").send("from head")
+            await at_paris.topic("alerts").send("from paris")
+
+            assert sorted(await confirm_all(pair.at_berlin, "alerts", "pager", 2)) == ["from head", "from paris"]
+            await upstream_empty(pair.at_head)
+            await upstream_empty(at_paris)
+
+
+async def test_upstream_and_journal_may_be_embedded() -> None:
+    async with holdfast.connect("memory:upward") as upward, holdfast.connect("memory:here") as here:
+        await here.ensure_subscription("alerts", "pager")
+        async with relaying(defined("memory:upward", "memory:here", alerts=route(topic="alerts", mode="end-to-end"))) as relay:
+            await draws(relay, "alerts")
+            await upward.topic("alerts").send("x")
+
+            assert await confirm_all(here, "alerts", "pager", 1) == ["x"]
+            await upstream_empty(upward)

@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from holdfast.client.client import Client, connect
 from holdfast.client.url import without_password
-from holdfast.errors import HoldfastError, Unavailable
+from holdfast.errors import HoldfastError, NoReply, Unavailable
 from holdfast.relay import definition_file
 from holdfast.relay.definition import RelayDefinition, checked
 from holdfast.relay.errors import Restored
@@ -38,6 +38,8 @@ PAUSE_LONGEST_S = 10.0
 LAG_EVERY_S = 2.0
 PROGRESS_EVERY_S = 10.0
 CATCHING_UP_MIN = 10_000
+# A relay that runs answers at once.
+ANSWER_S = 3.0
 
 
 class Relay:
@@ -211,3 +213,16 @@ class Relay:
 
 def ask_topic(relay: str) -> str:
     return f"relay.{relay}.ask"
+
+
+async def ask_status(client: Client, relay: str, timeout: float = ANSWER_S) -> dict[str, Any]:
+    """Ask a relay, over its journal, how it fares. Unavailable if it does not answer."""
+    try:
+        answer = await client.topic(ask_topic(relay)).request(timeout=timeout)
+    except NoReply as problem:
+        raise Unavailable(
+            f"relay {relay!r} does not answer: it does not run, or cannot reach its journal at {client.url}; start it with "
+            "holdfast relay --config"
+        ) from problem
+    found: dict[str, Any] = answer.data
+    return found

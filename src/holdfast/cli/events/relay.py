@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +13,6 @@ from holdfast.cli.options import Json, Timeout, expanded
 from holdfast.cli.question import ask
 
 if TYPE_CHECKING:
-    from holdfast.client.client import Client
     from holdfast.relay.definition import RelayDefinition
 
 DefinitionFile = Annotated[
@@ -28,8 +27,6 @@ Metrics = Annotated[
 ]
 
 COLUMNS = ("route", "mode", "from", "waiting_upstream", "waiting_here", "rate", "appended", "confirmed", "rejected", "held_back")
-# A relay that runs answers at once.
-ANSWER_S = 3.0
 
 _HELP = help_text.described(
     "Run a relay until SIGTERM or SIGINT; it prints a line when its journal is open.",
@@ -94,26 +91,12 @@ async def _run(definition: RelayDefinition, metrics: str) -> None:
 def status(config: RelayFile, timeout: Timeout = None, json: Json = False) -> None:
     from holdfast.cli.output import print_line, show, show_rows
     from holdfast.relay import definition_file
+    from holdfast.relay.relay import ANSWER_S, ask_status
 
     definition = definition_file.read(config)
-    found = ask(definition.local, timeout, lambda client: _asked(client, definition, timeout))
+    found = ask(definition.local, timeout, lambda client: ask_status(client, definition.name, timeout or ANSWER_S))
     if json:
         show(found, as_json=True, sentence="")
         return
     show_rows(found["routes"], COLUMNS, as_json=False)
     print_line(f"relay {found['relay']} at {found['local']}; replies passed: {found['replies_passed']:,}")
-
-
-async def _asked(client: Client, definition: RelayDefinition, timeout: float | None) -> dict[str, Any]:
-    from holdfast.errors import NoReply, Unavailable
-    from holdfast.relay.relay import ask_topic
-
-    try:
-        answer = await client.topic(ask_topic(definition.name)).request(timeout=timeout or ANSWER_S)
-    except NoReply as problem:
-        raise Unavailable(
-            f"relay {definition.name!r} does not answer: it does not run, or cannot reach its journal at {definition.local}; "
-            "start it with holdfast relay --config"
-        ) from problem
-    found: dict[str, Any] = answer.data
-    return found

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from holdfast.errors import BadEvent, BadName, Blocked, TimedOut, TransactionAborted, Unavailable
+from holdfast.errors import BadEvent, BadName, Blocked, TimedOut, TooLarge, TransactionAborted, Unavailable
 from holdfast.event.position import Ranges
 from holdfast.relay.definition import RelayDefinition, Route
 from holdfast.relay.line.figures import Figures
@@ -180,7 +180,7 @@ class Passing:
         try:
             target = self._renaming.target_of(batch.destination)
             found = [piece for run in kept for piece in pieces_of(batch, *run, target, self._changes, origin)]
-        except (BadEvent, BadName) as problem:
+        except (BadEvent, BadName, TooLarge) as problem:
             refused = [Refusal(*run, "rejected", f"relay {self._setting.definition.name}: {problem.sentence}") for run in kept]
             self._settlement.tell(Verdicts([], refused))
             return

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from holdfast.event.batch import Batch, encode
+from holdfast.client.sending.outgoing import too_large
+from holdfast.event.batch import Batch, count_of, encode
 from holdfast.event.event import NOT_READABLE, Head, decode_heads, encode_head
 from holdfast.event.hops import with_hops
 from holdfast.event.identifier import to_text
@@ -21,6 +22,10 @@ from holdfast.relay.machines import reply_map
 if TYPE_CHECKING:
     from holdfast.client.sending.outgoing import EventFields
     from holdfast.client.transaction import Transaction
+
+
+# A command takes 1 MiB and a little: the rest is for names.
+BATCH_BYTES_MAX = 1 << 20
 
 
 class Changes(NamedTuple):
@@ -50,7 +55,7 @@ class Piece:
     def __init__(self, target: str, first: int, last: int, data: bytes | memoryview, large: Any = None) -> None:
         self.target = target
         self.first, self.last = first, last
-        self._data = data
+        self.data = data
         self._large = large  # a large event, and the fields that it is sent with
 
     @property
@@ -59,7 +64,7 @@ class Piece:
 
     @property
     def size(self) -> int:
-        return len(self._data)
+        return len(self.data)
 
     @property
     def is_large(self) -> bool:
@@ -68,7 +73,7 @@ class Piece:
     async def send(self, transaction: Transaction, kind: str) -> None:
         destination = transaction.topic(self.target) if kind == "topic" else transaction.queue(self.target)
         if self._large is None:
-            await destination.send_batch(self._data)
+            await destination.send_batch(self.data)
             return
         event, fields, hops, origin = self._large
         async with event.open_stream() as stream:
@@ -84,7 +89,19 @@ def pieces_of(batch: Any, first: int, last: int, target: str, changes: Changes, 
     data = batch.passed_on(origin=origin)
     if (first, last) != (batch.first, batch.last):
         data = Batch(data).slice(first - batch.first, last - first + 1)
-    return [Piece(target, first, last, _changed(data, changes))]
+    return _split(data, first, target, changes)
+
+
+def _split(data: bytes | memoryview, first: int, target: str, changes: Changes) -> list[Piece]:
+    """A batch with the changes of the route, in halves where it has become too large. TooLarge for one event that has."""
+    made, count = _changed(data, changes), count_of(data)
+    if len(made) <= BATCH_BYTES_MAX:
+        return [Piece(target, first, first + count - 1, made)]
+    if count == 1:
+        raise too_large(len(made))
+    half = count // 2
+    left, right = (Batch(data).slice(begin, events) for begin, events in ((0, half), (half, count - half)))
+    return [*_split(left, first, target, changes), *_split(right, first + half, target, changes)]
 
 
 def _changed(data: bytes | memoryview, changes: Changes) -> bytes | memoryview:
