@@ -36,7 +36,7 @@ from tests.bench.workshop import EVENT_BYTES, Workshop
 RATE = "events moved between two servers"
 P50 = "end to end p50"
 COUNT = 100_000
-MIRRORED_COUNT = 20_000
+MIRRORED_COUNT = 2_000
 LATENCY_RATE = 200.0
 UNDER_WAY_MAX = 8
 WARM_UP_SHARE = 0.1

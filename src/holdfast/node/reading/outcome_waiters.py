@@ -29,8 +29,10 @@ from holdfast.node.reading.extents import identity_of, queue_in
 from holdfast.node.reading.place_readers import WAIT_MS_MAX
 
 QUESTION = "outcomes"
-# Ranges of all who wait, in 4 MiB. At a time as many are asked about as an answer names: it tells whether all of them wait.
+# Ranges of all who wait, in 4 MiB; each who waits counts as so many more. At a time as many are asked about as an answer names:
+# it tells whether all of them wait.
 RANGES_WAITING_MAX = 1 << 18
+RANGES_OF_ONE = 64
 # Ranges that are looked at in one step, over all who count: a millisecond. Then others have a turn.
 LOOKED_AT_ONCE = 512
 TURN_S = 0.001
@@ -44,6 +46,7 @@ class OutcomeWaiters:
         self._clock = clock
         self._ranges = 0  # of all who wait
         self._waiting: dict[_Waiting, None] = {}
+        self._by_backlog: dict[BacklogKey, dict[_Waiting, None]] = {}  # for whom it counts
         self._due: dict[_Waiting, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -58,7 +61,9 @@ class OutcomeWaiters:
             raise BadSetting(f"a wait of {asked.wait_ms!r:.40} ms is not possible; give 0 to {WAIT_MS_MAX}", setting="wait_ms")
         waiting = _Waiting(self._directory, question, read_asked(asked.ranges))
         self._waiting[waiting] = None
-        self._ranges += len(waiting.asked)
+        self._ranges += waiting.weight
+        for key in waiting.counting:
+            self._by_backlog.setdefault(key, {})[waiting] = None
         if asked.wait_ms:
             waiting.timer = self._clock.call_later(asked.wait_ms, lambda: self._over(waiting))
         self._look(waiting)
@@ -67,9 +72,12 @@ class OutcomeWaiters:
     def touched(self, each: Effect) -> None:
         """A command was applied, with this effect."""
         if isinstance(each, Finished):
-            self._due.update((waiting, None) for waiting in self._waiting if waiting.note_decided(each.backlog, each.ranges))
+            here = self._by_backlog.get(each.backlog, ())
+            self._due.update((waiting, None) for waiting in here if waiting.note_decided(each.ranges))
         elif isinstance(each, BacklogDeleted):
-            self._due.update((waiting, None) for waiting in self._waiting if waiting.note_deleted(each.backlog))
+            for waiting in self._by_backlog.get(each.backlog, ()):
+                waiting.must_look = True
+                self._due[waiting] = None
 
     def answer_waiting(self) -> None:
         """Commands were applied: answer those for whom something is finished, or whose subscription is gone."""
@@ -123,7 +131,7 @@ class OutcomeWaiters:
 
     def _bound(self) -> None:
         while self._ranges > RANGES_WAITING_MAX:
-            largest = max((each for each in self._waiting if not each.is_looking), key=lambda each: len(each.asked), default=None)
+            largest = max((each for each in self._waiting if not each.is_looking), key=lambda each: each.weight, default=None)
             if largest is None:
                 return
             self._over(largest)
@@ -144,7 +152,12 @@ class OutcomeWaiters:
 
     def _forget(self, waiting: _Waiting) -> None:
         del self._waiting[waiting]
-        self._ranges -= len(waiting.asked)
+        self._ranges -= waiting.weight
+        for key in waiting.counting:
+            here = self._by_backlog[key]
+            del here[waiting]
+            if not here:
+                del self._by_backlog[key]
         self._due.pop(waiting, None)
         if waiting.timer is not None:
             waiting.timer.cancel()
@@ -154,6 +167,7 @@ class OutcomeWaiters:
             if waiting.timer is not None:
                 waiting.timer.cancel()
         self._waiting.clear()
+        self._by_backlog.clear()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -187,6 +201,11 @@ class _Waiting:
         self.counting = {each.key for each in counting(directory, self._where.key, self._where.subscription)}
 
     @property
+    def weight(self) -> int:
+        """The ranges that it counts as."""
+        return len(self.asked) + RANGES_OF_ONE
+
+    @property
     def cost(self) -> int:
         return len(self.asked) * (1 + len(self.counting))
 
@@ -204,19 +223,13 @@ class _Waiting:
     def identity(self, channel_id: str) -> str:
         return "" if self._named is None else identity_of(channel_id, self._named)
 
-    def note_decided(self, backlog: BacklogKey, decided: Ranges) -> bool:
-        """Somebody has decided on these; whether that matters here."""
-        if backlog not in self.counting or not self.asked or decided.first > self.asked.last or decided.last < self.asked.first:
+    def note_decided(self, decided: Ranges) -> bool:
+        """Somebody who counts has decided on these; whether that matters here."""
+        if not self.asked or decided.first > self.asked.last or decided.last < self.asked.first:
             return False
         about = self.asked.common(decided)
         self._decided.extend(about)
         return bool(about)
-
-    def note_deleted(self, backlog: BacklogKey) -> bool:
-        """Somebody is gone; whether that matters here."""
-        is_ours = backlog in self.counting
-        self.must_look = self.must_look or is_ours
-        return is_ours
 
     def is_all_waiting(self, found: Outcomes) -> bool:
         return bool(self.asked) and found.waiting.count == self.asked.count and self._is_there

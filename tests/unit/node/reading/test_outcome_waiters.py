@@ -66,6 +66,7 @@ async def test_past_the_limit_of_all_who_wait_the_one_with_the_most_ranges_waits
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(outcome_waiters, "RANGES_WAITING_MAX", 40)
+    monkeypatch.setattr(outcome_waiters, "RANGES_OF_ONE", 0)
     async with waiting_for(monkeypatch, 30, at_once=1_000) as (client, asked), sibling_of(client) as other:
         small = Ranges.of(next(iter(asked)))
         patient = [asyncio.create_task(client.outcomes("orders", small, wait=60)) for _ in range(5)]
