@@ -38,6 +38,7 @@ OF_A_DOMAIN = {
     "holdfast listener": "server a has joined",
 }
 SETTLE = "holdfast domain settle"
+RELAY_STATUS = "holdfast relay status"
 MAKING = {
     "holdfast send",
     "holdfast domain create",
@@ -54,6 +55,15 @@ import holdfast
 
 worker = holdfast.Worker()
 worker.queue("work")(print)
+"""
+RELAY = """
+name = "berlin"
+local = "{local}"
+[upstreams.head]
+url = "memory:"
+[routes.orders]
+from = "head"
+queue = "orders"
 """
 PIPELINE_SETTINGS = """
 destinations = "orders"
@@ -136,6 +146,18 @@ async def _begin_effect(url: str, key: str) -> None:
         await client.topic("domain.shop.results").send(effect_events.encode(begun), **effect_events.outcome_fields(begun))
 
 
+def _relay_status(example: str, folder: Path, environment: dict[str, str]) -> None:
+    """A relay says that it is ready, answers, and stops in good order."""
+    (folder / "relay.toml").write_text(RELAY.format(local=environment["HOLDFAST_URL"]))
+    command = ["sh", "-c", "exec holdfast relay --config relay.toml"]
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("relay berlin has its journal at")
+        _run(example, folder, environment)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+
+
 def _prepare(folder: Path) -> None:
     """What the examples take for granted: a certificate, a users file, a lake table, what a pipeline is told and given."""
     folder.mkdir()
@@ -172,6 +194,8 @@ def test_every_example_in_a_help_text_runs(tmp_path: Path, environment: dict[str
         elif name == SETTLE:
             asyncio.run(_begin_effect(environment["HOLDFAST_URL"], example.split()[4]))
             _run(example, tmp_path / "here", environment)
+        elif name == RELAY_STATUS:
+            _relay_status(example, tmp_path / "here", environment)
         elif name in ON_SPARK:
             _run(f"{example} --check", tmp_path / "here", environment)
         elif name != BENCH:

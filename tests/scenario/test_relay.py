@@ -228,3 +228,19 @@ async def test_upstream_and_journal_may_be_embedded() -> None:
 
             assert await confirm_all(here, "alerts", "pager", 1) == ["x"]
             await upstream_empty(upward)
+
+
+async def test_a_route_that_draws_nothing_still_tells_upstream_what_is_finished_here(tmp_path: Path) -> None:
+    async with a_pair(tmp_path) as pair:
+        await pair.at_berlin.ensure_subscription("alerts", "pager")
+        definition = defined(pair.head.url, pair.berlin.url, alerts=route(topic="alerts", mode="end-to-end"))
+
+        async with relaying(definition) as relay:
+            await draws(relay, "alerts")
+            await pair.at_head.topic("alerts").send_many(range(3))
+            await until(lambda: of(relay, "alerts")["waiting_here"] == 3, "the events are here")
+            await pair.at_berlin.delete_subscription("alerts", "pager", force=True)
+
+            await until(lambda: "nobody receives here" in of(relay, "alerts")["held_back"], "the route draws nothing")
+            await upstream_empty(pair.at_head)
+            await marks_gone(pair.at_berlin)

@@ -65,13 +65,17 @@ class Relay:
         self._local = await connect(definition.local, name=f"relay {definition.name}", password=password).open()
         self._replies = Replies(definition.replies, self._local, self._upstreams)
         self._start("replies", self._replies.run())
-        self._start("answers about itself", self._answer(self._local))
+        can_ask: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        answering = self._start("answers about itself", self._answer(self._local, can_ask))
+        await asyncio.wait({can_ask, answering}, return_when=asyncio.FIRST_COMPLETED)
         for name in definition.upstreams:
             self._start(f"upstream {name}", self._keep(name, self._local))
         return self
 
-    def _start(self, what: str, work: Coroutine[Any, Any, None]) -> None:
-        self._tasks.append(asyncio.create_task(work, name=f"relay: {what}"))
+    def _start(self, what: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=f"relay: {what}")
+        self._tasks.append(task)
+        return task
 
     async def run(self) -> None:
         """Go on until `stop`, or until a part of the relay itself fails."""
@@ -200,9 +204,10 @@ class Relay:
             return {**told, "held_back": self._problems.get(route.upstream, "connecting")}
         return {**told, **line.figures.described()}
 
-    async def _answer(self, local: Client) -> None:
+    async def _answer(self, local: Client, can_ask: asyncio.Future[None]) -> None:
         """Answer those who ask how the relay fares: `holdfast relay status`."""
         async with local.session(name="relay status") as session, session.subscribe(ask_topic(self.definition.name)) as incoming:
+            can_ask.set_result(None)
             async for event in incoming:
                 event.confirm()
                 try:

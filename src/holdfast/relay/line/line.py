@@ -121,19 +121,31 @@ class Line:
         recipients = Recipients(self._local, self.route, origins.upstream)
         await recipients.prepare()
         source = self._source = await self._subscribed(origins.own)
-        await self._until_wanted(recipients)
         sampling = Sampling(self.route.sample, self._dice)
         setting = Setting(self.name, self.route, self._definition, self._local, origins, self.figures, sampling)
         async with self._local.session(name=f"relay {self.name}") as session:
             store = await MarkStore.open(self._local, session, self._definition.marks_topic(self.name))
             try:
+                work = Work(setting, session, store)
                 formers = await self._formers(source)
                 marks = await self._judge(store, [source, *formers])
+                if await self._reason_to_wait(recipients):
+                    await self._settle(work, source, marks, recipients)
+                    return
                 for former in formers:
-                    await self._drain(Work(setting, session, store), former, source, marks)
-                await self._pass(Work(setting, session, store), source, marks, recipients)
+                    await self._drain(work, former, source, marks)
+                await self._pass(work, source, marks, recipients)
             finally:
                 await store.close()
+
+    async def _settle(self, work: Work, source: Source, marks: list[Mark], recipients: Recipients) -> None:
+        """Draw nothing until somebody receives and the window is open; tell upstream meanwhile what is finished here."""
+        if not any(mark.identity == source.identity for mark in marks):
+            await self._until_wanted(recipients)
+            return
+        async with self._attached(source, marks, credit=1) as (incoming, own):
+            passing = Passing(work, self.route.renaming(), incoming, own, partial(self._look, source), source.identity)
+            await until_one_ends(settling=passing.run_settling(), until_wanted=self._until_wanted(recipients))
 
     async def _pass(self, work: Work, source: Source, marks: list[Mark], recipients: Recipients) -> None:
         """Pass events until something fails, nobody receives any more, or the window closes."""
@@ -144,7 +156,7 @@ class Line:
             await until_one_ends(passing=passing.run(), until_unwanted=self._until_unwanted(recipients))
 
     @asynccontextmanager
-    async def _attached(self, source: Source, marks: list[Mark]) -> AsyncIterator[tuple[Any, Marks]]:
+    async def _attached(self, source: Source, marks: list[Mark], credit: int = CREDIT_EVENTS) -> AsyncIterator[tuple[Any, Marks]]:
         """Attach upstream with what is marked."""
         own = Marks()
         for mark in marks:
@@ -153,7 +165,7 @@ class Line:
         async with AsyncExitStack() as stack:
             session = await stack.enter_async_context(self._upstream.session(name=f"relay {self._definition.name} {self.name}"))
             held, selector = own.marked.ranges, source.selector or None
-            credit = min(CREDIT_EVENTS, max(1, int(self.route.rate or CREDIT_EVENTS)))
+            credit = min(credit, max(1, int(self.route.rate or CREDIT_EVENTS)))
             if source.match == "queue":
                 incoming = session.queue(source.destination).receive(
                     held=held, selector=selector, credit=credit, credit_bytes=CREDIT_BYTES
@@ -271,15 +283,18 @@ class Line:
 
     # --- when a line draws -------------------------------------------------------------------------------------------
 
+    async def _reason_to_wait(self, recipients: Recipients) -> str:
+        """Why nothing is to be drawn now; "" if there is no reason."""
+        if not self._is_window_open():
+            left = self._window.next_change(self._minute()) or 0
+            return f"the window is closed until {self._clock() + timedelta(minutes=left):%a %H:%M}"
+        if not await recipients.are_there():
+            return f"nobody receives here: {self.route.to or self.route.source!r} has no durable subscription"
+        return ""
+
     async def _until_wanted(self, recipients: Recipients) -> None:
-        while True:
-            if not self._is_window_open():
-                left = self._window.next_change(self._minute()) or 0
-                self._hold(f"the window is closed until {self._clock() + timedelta(minutes=left):%a %H:%M}")
-            elif not await recipients.are_there():
-                self._hold(f"nobody receives here: {self.route.to or self.route.source!r} has no durable subscription")
-            else:
-                return
+        while reason := await self._reason_to_wait(recipients):
+            self._hold(reason)
             await asyncio.sleep(LOOK_EVERY_S)
 
     def _minute(self) -> int:
@@ -295,7 +310,7 @@ class Line:
         self.figures.held_back = reason
 
     async def _until_unwanted(self, recipients: Recipients) -> None:
-        while self._is_window_open() and await recipients.are_there():  # noqa: ASYNC110  # as above
+        while not await self._reason_to_wait(recipients):  # noqa: ASYNC110  # as above
             await asyncio.sleep(LOOK_EVERY_S)
 
     def _dice(self, position: int) -> float:

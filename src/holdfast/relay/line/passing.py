@@ -103,17 +103,19 @@ class Passing:
 
     async def run(self) -> None:
         """Pass events until something fails."""
+        await until_one_ends(draw=self._draw(), append=self._append_all(), settling=self.run_settling())
+        raise Unavailable("the receiver upstream has ended")
+
+    async def run_settling(self) -> None:
+        """Only tell upstream what becomes of what is here."""
         for mark in self._marks:
             self._settlement.tell(self._duties.appended(mark.stretches))
         await until_one_ends(
-            draw=self._draw(),
-            append=self._append_all(),
             watch=self._watch.run(),
             settle=self._settlement.run(),
             look=self._settlement.run_looks(),
             marks=self._store.ended(),
         )
-        raise Unavailable("the receiver upstream has ended")
 
     # --- drawing -----------------------------------------------------------------------------------------------------
 
