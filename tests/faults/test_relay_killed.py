@@ -1,4 +1,4 @@
-"""A9: a chain of two relays, killed and stopped in turn under load, in every pair of modes.
+"""A9: a chain of two relays, killed and stopped in turn under load, in every pair of modes; now and then a server is killed.
 
     head ──▶ relay first ──▶ mid ──▶ relay second ──▶ tail
 
@@ -27,7 +27,7 @@ from tests.waiting import until
 MODES = ("receipt", "end-to-end", "each")
 SHORT = ["receipt.end-to-end", "end-to-end.receipt", "end-to-end.end-to-end", "each.each"]
 CHAINS = [f"{first}.{second}" for first, second in itertools.product(MODES, MODES)] if effort.IS_LONG else SHORT
-KILLS = effort.rounds(short=4, long=20)
+KILLS = effort.rounds(short=5, long=25)
 PRODUCERS = 2
 OPTIONS = ("--session-grace-ms", "1000")
 # A relay that is stopped for longer than every grace: its sessions are given up.
@@ -124,7 +124,10 @@ async def test_a_chain_of_relays_killed_and_stopped_in_turn_loses_and_doubles_no
             receiving = [asyncio.create_task(chain.receive(each)) for each in CHAINS]
             producing = [asyncio.create_task(chain.produce(each)) for each in range(PRODUCERS)]
             for turn in range(KILLS):
-                await _fault(chain, relays[turn % 2], dice, is_kill=turn % 4 < 2)
+                if turn % 5 == 4:
+                    await _fault_of_server(chain, (mid, tail, head)[turn // 5 % 3], dice)
+                else:
+                    await _fault(chain, relays[turn % 2], dice, is_kill=turn % 4 < 2)
             chain.is_over = True
             await asyncio.gather(*producing)
             await until(lambda: chain.seen == chain.sent, f"all has arrived: {chain.sent}, {chain.seen}", poll_s=0.1)
@@ -152,6 +155,14 @@ async def _fault(chain: Chain, relay: RelayProcess, dice: random.Random, *, is_k
         await chain.check_modes()
         await asyncio.sleep(STOPPED_S)
         relay.signal(signal.SIGCONT)
+
+
+async def _fault_of_server(chain: Chain, server: ServerProcess, dice: random.Random) -> None:
+    """Kill a server in the middle of its work, and start it again."""
+    before = sum(chain.seen.values())
+    await until(lambda: sum(chain.seen.values()) > before + dice.randrange(20, 60), "events pass", poll_s=0.002)
+    server.kill()
+    server.start()
 
 
 async def _are_subscribed(chain: Chain) -> bool:
