@@ -4,8 +4,8 @@
                and sends by itself, pipelined, and confirms what is durable there
     latency    from the moment an event was due until its recipient has it: with the relay between, and at one server
 
-Beside it a NATS stream that mirrors another one of the same server. A shovel of RabbitMQ is not measured: its plugin is not among
-what the bench starts.
+Beside it a NATS stream that mirrors another one, and a shovel of RabbitMQ between two queues, each within one server. The time of
+the shovel begins with the first event that it has moved.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ from tests.bench.end_to_end import Run
 from tests.bench.peer import WAIT_SECONDS
 from tests.bench.peers.holdfast import QUEUE, HoldfastClient, Server
 from tests.bench.peers.jetstream import SUBJECT, JetStream
+from tests.bench.peers.rabbitmq import Shovelling
 from tests.bench.results import Target, in_turns, ratios
 from tests.bench.workshop import EVENT_BYTES, Workshop
 
 RATE = "events moved between two servers"
 P50 = "end to end p50"
 COUNT = 100_000
-MIRRORED_COUNT = 2_000
+BESIDE_COUNT = 2_000
 LATENCY_RATE = 200.0
 UNDER_WAY_MAX = 8
 WARM_UP_SHARE = 0.1
@@ -89,15 +90,16 @@ def _measure_rate(workshop: Workshop, upstream: str, local: str) -> None:
         return count / asyncio.run(_moved(work, upstream, local, count))
 
     moves: dict[str, Callable[[], float]] = {RELAY: partial(rate, _by_relay), BY_HAND: partial(rate, _by_hand)}
-    workshop.start([JetStream()])
-    if JetStream.name in workshop.peers:
-        moves[MIRROR] = partial(_mirrored, workshop, workshop.scale.count(MIRRORED_COUNT))
+    workshop.start([JetStream(), Shovelling()])
+    for name, move in ((JetStream.name, _mirrored), (Shovelling.name, _shovelled)):
+        if name in workshop.peers:
+            moves[MIRROR if name == JetStream.name else name] = partial(move, workshop, workshop.scale.count(BESIDE_COUNT))
     samples = in_turns(workshop.scale.repetitions, moves)
     workshop.results.note("q", RATE, "events/s", samples)
     found = ratios(samples[RELAY], samples[BY_HAND])
     workshop.results.find("q", f"{RATE}: {RELAY} / {BY_HAND}", found, Target(at_least=RATE_RATIO_MIN))
-    if MIRROR in samples:
-        workshop.results.find("q", f"{RATE}: {RELAY} / {MIRROR}", ratios(samples[RELAY], samples[MIRROR]))
+    for other in samples.keys() - {RELAY, BY_HAND}:
+        workshop.results.find("q", f"{RATE}: {RELAY} / {other}", ratios(samples[RELAY], samples[other]))
 
 
 async def _moved(work: Callable[[str, str, int], object], upstream: str, local: str, count: int) -> float:
@@ -145,6 +147,13 @@ async def _by_hand(upstream: str, local: str, count: int) -> None:
                     break
             await asyncio.gather(*under_way)
             await incoming.settled()
+
+
+def _shovelled(workshop: Workshop, count: int) -> float:
+    workshop.tell(f"{RATE}: {Shovelling.name}")
+    shovelling = workshop.peers[Shovelling.name]
+    assert isinstance(shovelling, Shovelling)
+    return shovelling.moved(bytes(EVENT_BYTES), count)
 
 
 def _mirrored(workshop: Workshop, count: int) -> float:

@@ -20,6 +20,7 @@ SLEEPS = {
     "tests/bench/continuity.py": (2, POLLS),
     "tests/bench/end_to_end.py": (1, PACE),
     "tests/bench/fairness.py": (1, PACE),
+    "tests/bench/peers/rabbitmq.py": (1, POLLS),
     "tests/bench/relay.py": (2, POLLS),
     "tests/contract/test_client_credit.py": (1, "a job is work of so long"),
     "tests/contract/test_client_expired.py": (1, "the program works, and gives the loop no time, until events have expired"),
