@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.continuity import compare, domain, effects, engine, listener
+from holdfast.cli.continuity import compare, domain, effects, engine, listener, store
 from holdfast.cli.events import browse, dead, receive, recorder, relay, send, work
 from holdfast.cli.failure import FAULT, INTERRUPTED, USAGE, exit_code_of, report
 from holdfast.cli.operations import (
@@ -82,6 +82,7 @@ for part in (
     effects,
     engine,
     listener,
+    store,
     relay,
 ):
     part.add_to(app)
