@@ -119,7 +119,7 @@ def _exists(name: str) -> bool:
 
 
 # What is public for other parts of Holdfast, and not for programs.
-NOT_FOR_PROGRAMS = {"KIND", "decide_anew", "decide_in_transaction", "head", "receiver", "slice"}
+NOT_FOR_PROGRAMS = {"KIND", "decide_anew", "decide_in_transaction", "head", "slice"}
 
 
 def test_the_page_at_a_glance_names_every_member() -> None:

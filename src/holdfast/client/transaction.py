@@ -248,7 +248,7 @@ class Transaction:
         """Commit only while this receiver is attached: TransactionAborted once another has taken its subscription over, or the
         server has given it up. So a program that was replaced, and does not know it yet, changes nothing."""
         self._check_open()
-        receiver = incoming.receiver
+        receiver = incoming._receiver  # what a program has stands for it
         if receiver.session is not self._session:
             raise Refused("this receiver is of another session than the transaction's; begin the transaction there")
         self._confirmed.setdefault(receiver.number, _Confirmed(receiver))

@@ -36,11 +36,6 @@ class Incoming:
         self._receiver = receiver
 
     @property
-    def receiver(self) -> Receiver:
-        """The receiver, for parts of the client."""
-        return self._receiver
-
-    @property
     def destination(self) -> str:
         """The queue or topic it receives from, or the pattern."""
         return self._receiver.destination
