@@ -14,13 +14,14 @@
     mode = "end-to-end"
     selector = "level >= 3"
 
-Keys are the fields of `definition`, with - or _. A relative `file:` URL is meant from the folder of the file. All mistakes are
-named at once; a key that is none, with the nearest that is.
+Keys are the fields of `definition`, with - or _. A relative `file:` URL is meant from the folder of the file. Without
+`local`, the environment has it as HOLDFAST_URL. All mistakes are named at once; a key that is none, with the nearest that is.
 """
 
 from __future__ import annotations
 
 import difflib
+import os
 import tomllib
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -31,6 +32,7 @@ from holdfast.errors import BadSetting
 from holdfast.relay.definition import RelayDefinition, Route, Upstream, checked
 
 _FILE = "file:"
+ENVIRONMENT = "HOLDFAST_URL"
 
 
 def read(file: Path) -> RelayDefinition:
@@ -49,6 +51,8 @@ def read(file: Path) -> RelayDefinition:
 
 def from_settings(given: dict[str, Any], folder: Path) -> RelayDefinition:
     problems: list[str] = []
+    if "local" not in given and ENVIRONMENT in os.environ:
+        given = {**given, "local": os.environ[ENVIRONMENT]}
     upstreams = _tables(given.get("upstreams", {}), Upstream, "upstreams", problems)
     routes = _tables(given.get("routes", {}), Route, "routes", problems)
     top = _table({**given, "upstreams": {}, "routes": {}}, RelayDefinition, "", problems)

@@ -126,3 +126,12 @@ def test_another_question_has_another_subscription_and_other_rules_have_the_same
     names = [each.subscription("alerts", each.routes["alerts"], each.routes["alerts"].selector) for each in (made, other, paced)]
     assert names[0] != names[1]
     assert names[0] == names[2]
+
+
+def test_without_a_journal_the_environment_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = GOOD.replace('local = "file:./berlin"', "")
+    monkeypatch.delenv("HOLDFAST_URL", raising=False)
+    assert "local is missing" in refusal(tmp_path, text)
+
+    monkeypatch.setenv("HOLDFAST_URL", "holdfast://127.0.0.1:7401")
+    assert definition_file.read(written(tmp_path, text)).local == "holdfast://127.0.0.1:7401"
