@@ -265,6 +265,7 @@ class Line:
             passing = Passing(work, renaming, incoming, own, partial(self._look, former), former.identity, is_in_new)
             await until_one_ends(passing=passing.run(), until_empty=self._until_empty(former))
         await self._upstream.delete_subscription(former.topic, former.subscription, regex=former.regex, missing_ok=True)
+        work.store.drop([mark.number for mark in own])  # upstream has applied all, whether that was heard or not
 
     async def lag(self) -> int:
         """How many events wait upstream for this line."""
