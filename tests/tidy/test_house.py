@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast import errors
+from holdfast.actions import errors as actions_errors
 from holdfast.continuity import errors as continuity_errors
 
 TOP = Path(__file__).resolve().parents[2]
@@ -19,7 +20,13 @@ NAMES_SAYING_NOTHING = {"utils", "util", "helpers", "helper", "common", "misc", 
 UNFINISHED = re.compile("|".join((r"\bTO" + r"DO\b", r"\bFIX" + r"ME\b", r"\bX" + r"XX\b")))  # in pieces, or it would find itself
 # Where a neighbour's words are spoken, at the edge to it.
 FOREIGN_WORDS = {SOURCE / "channel" / "jetstream": {"ack", "consumer", "leader"}}
-MACHINES = [SOURCE / "destination", SOURCE / "session", SOURCE / "access", SOURCE / "continuity" / "machines"]
+MACHINES = [
+    SOURCE / "destination",
+    SOURCE / "session",
+    SOURCE / "access",
+    SOURCE / "continuity" / "machines",
+    SOURCE / "actions" / "machines",
+]
 OUTSIDE_WORLD = {"time", "random", "os", "asyncio", "socket", "threading", "secrets", "datetime", "pathlib", "uuid"}
 
 
@@ -104,7 +111,8 @@ def _errors(kind: type[errors.HoldfastError] = errors.HoldfastError) -> list[typ
 
 
 def test_every_error_has_a_code_of_its_own() -> None:
-    assert continuity_errors.NotTaken in _errors()  # those of continuity have a module of their own
+    assert continuity_errors.NotTaken in _errors()  # those of continuity and of actions have modules of their own
+    assert actions_errors.BadRules in _errors()
     codes = [kind.code for kind in _errors()]
 
     assert sorted(codes) == sorted(set(codes))

@@ -29,6 +29,8 @@ from holdfast.cli.operations import (
     top,
     user,
 )
+from holdfast.cli.programs import actions
+from holdfast.cli.programs.child import die_with_parent
 from holdfast.errors import HoldfastError
 
 START_HERE = """\b
@@ -81,11 +83,13 @@ for part in (
     effects,
     engine,
     listener,
+    actions,
 ):
     part.add_to(app)
 
 
 def main() -> None:
+    die_with_parent()
     sys.exit(run(sys.argv[1:]))
 
 

@@ -143,6 +143,7 @@ def visible_status(session: Session, status: Row) -> Row:
             for each in ("dead", "redelivered_often")
         },
         "waiting": status["waiting"] if may_see_all else None,
+        "programs": status.get("programs", []) if may_see_all else [],
         "oldest_waiting": _visible_place(session, status["oldest_waiting"]),
         "pins_space": _visible_place(session, status["pins_space"]),
     }
