@@ -37,6 +37,7 @@ OF_A_DOMAIN = {
     "holdfast engine": "taking requests on",
     "holdfast listener": "server a has joined",
 }
+ACTIONS = "holdfast actions run"
 SETTLE = "holdfast domain settle"
 MAKING = {
     "holdfast send",
@@ -49,6 +50,12 @@ MAKING = {
 # Spark takes seconds to start: what these run is checked and not started. `tests/spark` runs each of them.
 ON_SPARK = {f"holdfast pipeline {pipeline.name}" for pipeline in PIPELINES}
 
+RULES = """
+name = "alerting"
+[rules.disk-full]
+topics = ["metrics.*", "jobs.*"]
+actions = [{ do = "log", file = "alerts.log" }]
+"""
 WORKER = """
 import holdfast
 
@@ -142,6 +149,7 @@ def _prepare(folder: Path) -> None:
     (folder / "pipeline.toml").write_text(PIPELINE_SETTINGS)
     (folder / "holdfast.toml").write_text('data = "configured"\n')
     (folder / "tasks.py").write_text(WORKER)
+    (folder / "alerting.toml").write_text(RULES)
     (folder / "rules.toml").write_text('[[rule]]\nname = "many"\nwindow = "1m"\nthreshold = 100\n')
     (folder / "sent.jsonl").write_text('{"destination": "orders", "id": "1", "position": 262144}\n')
     deltalake.write_deltalake(folder / "lake" / "events", pa.table({"date": ["2026-11-16"], "id": ["1"]}), partition_by=["date"])
@@ -167,6 +175,8 @@ def test_every_example_in_a_help_text_runs(tmp_path: Path, environment: dict[str
             _serve(example, tmp_path / "here", environment)
         elif name == WORK:
             _work(example, tmp_path / "here", environment)
+        elif name == ACTIONS:
+            _serve(example, tmp_path / "here", environment, "1 rule of alerting at work")
         elif name in OF_A_DOMAIN:
             _serve(example, tmp_path / "here", environment, OF_A_DOMAIN[name])
         elif name == SETTLE:

@@ -16,7 +16,7 @@ import msgspec
 from holdfast.actions.alert import Alert, alert_of, time_text
 from holdfast.actions.kinds.action import Surroundings
 from holdfast.actions.machines.rule_machine import RuleMachine, Told
-from holdfast.actions.machines.seen import Seen, field_of_event, key_text
+from holdfast.actions.machines.seen import Seen, field_of_event, key_of
 from holdfast.actions.machines.sharing import type_condition
 from holdfast.actions.rule import CheckedRule
 from holdfast.actions.rules_file import RuleSet
@@ -69,7 +69,7 @@ class _Tried:
         if refusal:
             return Outcome(event=number, rule=rule.name, is_counted=False, why=refusal)
         told = self._machine.event(event)
-        key = key_text(field_of_event(event, rule.terms.key)) if rule.terms.key else ""
+        key = key_of(field_of_event(event, rule.terms.key)) if rule.terms.key else ""
         of_key = f"for {rule.terms.key} {key!r}: " if rule.terms.key else ""
         why = told[-1].due.reason if told else self._machine.progress(key)
         if not told and (waiting := self._machine.wake_us) is not None:

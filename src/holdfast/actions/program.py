@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from holdfast.actions.errors import BadRules
+from holdfast.actions.errors import BadRules, Mistake
 from holdfast.actions.kinds.action import Surroundings
 from holdfast.actions.machines.sharing import Table
 from holdfast.actions.names import Names
@@ -126,6 +126,8 @@ class Actions:
         self._rule_set = wanted
         self._surroundings.folder, self._surroundings.secrets = wanted.folder, wanted.secrets
         self._redacting.secrets = wanted.secrets
+        if not self._surroundings.shared:  # what is shown already stays where it is until the program ends
+            self._surroundings.metrics = wanted.metrics
         assert self._client is not None
         client, arrangement = self._client, self._life.arrangement
         self._life = None
@@ -136,7 +138,8 @@ class Actions:
     def change(self, rule_set: RuleSet) -> None:
         """Take these rules from now on. BadRules if they are of another name: that is another program."""
         if rule_set.name != self.names.program:
-            raise BadRules("the new rules", [])
+            sentence = f"rules {rule_set.name!r} are others than {self.names.program!r}; run them as a program of their own"
+            raise BadRules("the new rules", [Mistake(("name",), sentence)])
         self._wanted = rule_set
         self._wake.set()
 

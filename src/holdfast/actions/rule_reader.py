@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -14,7 +14,7 @@ from holdfast.actions.kinds.known import NoSuchKind, kind_of
 from holdfast.actions.machines.condition import Absence, Change, Condition, Count, Every, Silence
 from holdfast.actions.machines.gathering import Gathering
 from holdfast.actions.machines.rule_machine import Terms
-from holdfast.actions.machines.seen import key_text
+from holdfast.actions.machines.seen import key_of
 from holdfast.actions.machines.sharing import is_wild, source_of
 from holdfast.actions.machines.template import BadTemplate, Template
 from holdfast.actions.names import LENGTH_MAX, is_name
@@ -62,7 +62,8 @@ class _Reader:
             try:
                 found[name] = msgspec.convert(value, fields[name].type)
             except msgspec.ValidationError as problem:
-                self.wrong(str(problem).replace("`", ""), name)
+                choices = f"; there are {', '.join(get_args(kind))}" if get_origin(kind := fields[name].type) is Literal else ""
+                self.wrong(str(problem).replace("`", "") + choices, name)
         for name, field in fields.items():
             if field.required and name not in given:
                 self.wrong(f"the setting {name} is missing")
@@ -145,7 +146,7 @@ def _check_events(reader: _Reader, settings: RuleSettings, terms: Terms) -> None
 
 def _check_topic(reader: _Reader, number: int, topic: str) -> None:
     def check() -> None:
-        if is_wild(topic):
+        if is_wild(topic) or any(letter in topic for letter in "#+"):
             Pattern.glob(topic)
         else:
             names.check_usable(topic)
@@ -212,7 +213,7 @@ def _condition(reader: _Reader, settings: RuleSettings) -> Condition:
     if after_us:
         return Absence(after_us, tuple(dict.fromkeys(settings.expect)))
     if settings.change:
-        return Change(settings.change, tuple(map(key_text, settings.before)), tuple(map(key_text, settings.after)))
+        return Change(settings.change, tuple(map(key_of, settings.before)), tuple(map(key_of, settings.after)))
     return Silence(silence_us) if silence_us else Every()
 
 

@@ -114,5 +114,5 @@ def _of_syntax(text: str, said: str) -> Mistake:
     found = _AT.match(said)
     if found is None:
         return Mistake((), f"it is not TOML: {said}")
-    line, column = (int(found[2]), int(found[3])) if found[2] else (text.count("\n") + 1, 1)
+    line, column = (int(found[2]), int(found[3])) if found[2] else (text.count("\n") + 1, len(text) - text.rfind("\n"))
     return Mistake((), f"it is not TOML: {found[1]}", line, column)

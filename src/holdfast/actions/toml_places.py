@@ -23,11 +23,11 @@ def places(text: str) -> Mapping[Path, Place]:
 
 
 def nearest(found: Mapping[Path, Place], path: Path) -> Place:
-    """The place of a path, or of the table around it; (0, 0) if there is none."""
+    """The place of a path, or of the table around it; the beginning if there is none."""
     for end in range(len(path), 0, -1):
         if path[:end] in found:
             return found[path[:end]]
-    return Place(0, 0)
+    return Place(1, 1)
 
 
 class _Walk:
@@ -49,6 +49,7 @@ class _Walk:
         own: Path = ()
         for step in path[:-1]:
             own = (*own, step)
+            self._note(own, begin)
             if own in self._counts:
                 own = (*own, self._counts[own] - 1)
         own = (*own, path[-1])
@@ -62,8 +63,10 @@ class _Walk:
 
     def _pair(self, table: Path) -> None:
         begin = self._at
-        path = (*table, *self._keys())
-        self._note(path, begin)
+        keys = self._keys()
+        path = (*table, *keys)
+        for end in range(len(keys)):
+            self._note((*table, *keys[: end + 1]), begin)
         self._skip()
         self._at += 1  # the sign =
         self._skip()

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from holdfast.actions.machines.seen import Seen, field_of_event, key_text
+from holdfast.actions.machines.seen import Seen, field_of_event, key_of
 
 State = list[Any]
 
@@ -107,7 +107,7 @@ class Change(Condition, frozen=True):
     after: tuple[str, ...] = ()  # only to one of these
 
     def event(self, state: State | None, event: Seen, at_us: int, group: str) -> tuple[State | None, list[Fired]]:
-        value = key_text(field_of_event(event, self.field))
+        value = key_of(field_of_event(event, self.field))
         known = None if state is None else state[0]
         is_change = known is not None and known != value
         is_meant = (not self.before or known in self.before) and (not self.after or value in self.after)

@@ -25,7 +25,7 @@ import msgspec
 
 from holdfast.actions.machines.condition import Absence, Condition, Every, Fired, State
 from holdfast.actions.machines.gathering import Due, Gathered, Gathering, is_idle
-from holdfast.actions.machines.seen import Seen, field_of_event, key_text
+from holdfast.actions.machines.seen import Seen, field_of_event, key_of
 from holdfast.event.event import PRIORITY_DEFAULT
 
 KEYS_MAX = 10_000
@@ -110,8 +110,8 @@ class RuleMachine:
             told += self.advance(event.at_us)
         at_us = max(event.at_us, self.now_us)
         terms = self.terms
-        key = key_text(field_of_event(event, terms.key)) if terms.key else ""
-        group = key_text(field_of_event(event, terms.group)) if terms.group else ""
+        key = key_of(field_of_event(event, terms.key)) if terms.key else ""
+        group = key_of(field_of_event(event, terms.group)) if terms.group else ""
         state, fired = terms.condition.event(self._keys.get(key), event, at_us, group)
         self._put_key(key, state)
         for each in fired:

@@ -10,6 +10,7 @@ A field that an event does not have is None.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,8 +19,10 @@ import msgspec
 # The property that counts how often an event was made by a rule from another one.
 HOPS = "holdfast_hops"
 ATTRIBUTES = ("type", "source", "subject", "id", "group", "destination", "time", "priority", "correlation_id")
-# Of an event that is kept as an example, the data is left out where it is larger than this.
-DATA_BYTES_MAX = 4_096
+# An example has at most so many bytes as JSON, so that an alert fits an event: data, then properties are left out.
+EXAMPLE_BYTES_MAX = 8_192
+# A longer key is cut, and told apart by a digest.
+KEY_LENGTH_MAX = 200
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,14 +51,14 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     def example(self) -> dict[str, Any]:
         """The event as an alert keeps it."""
         shown: dict[str, Any] = {name: value for name in ATTRIBUTES if (value := getattr(self, name)) not in (None, "")}
-        if self.properties:
-            shown["properties"] = dict(self.properties)
-        if self.data is not None and not isinstance(self.data, bytes):
-            if len(msgspec.json.encode(self.data)) <= DATA_BYTES_MAX:
-                shown["data"] = self.data
+        for name, value in (("properties", dict(self.properties) or None), ("data", self.data)):
+            if value is None or isinstance(value, bytes):
+                continue
+            if len(msgspec.json.encode({**shown, name: value})) <= EXAMPLE_BYTES_MAX:
+                shown[name] = value
             else:
-                shown["data_left_out"] = True
-        return shown
+                shown[f"{name}_left_out"] = True
+        return {name: key_of(value) if isinstance(value, str) and name != "data" else value for name, value in shown.items()}
 
 
 def field_of(example: Mapping[str, Any], name: str) -> Any:
@@ -93,8 +96,16 @@ def within(value: Any, path: str) -> Any:
     return value
 
 
+def key_of(value: Any) -> str:
+    """A value as a key of bounded length."""
+    text = key_text(value)
+    if len(text) <= KEY_LENGTH_MAX:
+        return text
+    return f"{text[:KEY_LENGTH_MAX]}…{hashlib.blake2s(text.encode(errors='replace'), digest_size=6).hexdigest()}"
+
+
 def key_text(value: Any) -> str:
-    """A value as a key: text as it is, anything else as JSON; "" for none."""
+    """A value as text: text as it is, anything else as JSON; "" for none."""
     if value is None:
         return ""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

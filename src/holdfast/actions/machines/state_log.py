@@ -30,6 +30,8 @@ CHANGES_MAX = 64
 # Changes may be so much larger than the whole together.
 LARGER_MAX = 2
 SMALL_BYTES = 4_096
+# A record is an event of bounded size: what is larger becomes a whole record and changes after it.
+RECORD_BYTES_MAX = 256 << 10
 
 
 class Record(msgspec.Struct, omit_defaults=True):
@@ -79,24 +81,49 @@ class StateLog:
             _apply(made.groups, record.groups)
         return made
 
-    def next(self, machine: RuleMachine, *, is_whole: bool = False) -> Written | None:
-        """The record that the next transaction brings; None if nothing changed, unless a whole one is asked for."""
+    def next(self, machine: RuleMachine, *, is_whole: bool = False) -> list[Written]:
+        """The records that the next transaction brings; none if nothing changed, unless a whole one is asked for."""
         changes = machine.take_changes()
         if changes.is_empty and not is_whole:
-            return None
+            return []
         is_whole = is_whole or self._changes >= CHANGES_MAX or self._bytes > max(LARGER_MAX * self._whole_bytes, SMALL_BYTES)
         if is_whole:
             changes = machine.whole()
-        self.version += 1
-        record = Record(
-            self.version, self._condition, changes.since_us, changes.now_us, is_whole, changes.keys, changes.groups
-        )  # fmt: skip
-        body = _encode(record)
         if is_whole:
-            self._changes, self._bytes, self._whole_bytes = 0, 0, len(body)
+            self._changes, self._bytes, self._whole_bytes = 0, 0, 0
+        written = [self._written(part, is_whole=is_whole and not place) for place, part in enumerate(_parts(changes))]
+        size = sum(len(each.body) for each in written)
+        if is_whole:
+            self._whole_bytes = size
         else:
-            self._changes, self._bytes = self._changes + 1, self._bytes + len(body)
-        return Written(body, is_whole)
+            self._changes, self._bytes = self._changes + 1, self._bytes + size
+        return written
+
+    def _written(self, part: Changes, *, is_whole: bool) -> Written:
+        self.version += 1
+        record = Record(self.version, self._condition, part.since_us, part.now_us, is_whole, part.keys, part.groups)
+        return Written(_encode(record), is_whole)
+
+
+def _parts(changes: Changes) -> list[Changes]:
+    """Changes in pieces that each fit an event, in their order."""
+    made = [Changes(changes.now_us, changes.since_us, {}, {})]
+    size = 0
+    for name, state in changes.keys.items():
+        size = _room(made, size, len(_encode((name, state))))
+        made[-1].keys[name] = state
+    for name, found in changes.groups.items():
+        size = _room(made, size, len(_encode((name, found))))
+        made[-1].groups[name] = found
+    return made
+
+
+def _room(made: list[Changes], size: int, more: int) -> int:
+    """Begin another piece where this one would be too large; the size of the last."""
+    if size and size + more > RECORD_BYTES_MAX:
+        made.append(Changes(made[0].now_us, made[0].since_us, {}, {}))
+        return more
+    return size + more
 
 
 def _apply(states: dict[str, Each | None], changes: Mapping[str, Each | None]) -> None:

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import msgspec
 
@@ -21,6 +21,7 @@ from holdfast.actions.errors import ActionRefused
 from holdfast.actions.kinds.action import Action, Surroundings
 from holdfast.actions.kinds.send import Send
 from holdfast.actions.rule import CheckedRule, RuleAction
+from holdfast.actions.running.action_thread import ActionThread
 from holdfast.actions.running.finishing import finish_first
 from holdfast.client.client import Client
 from holdfast.client.receiving.incoming import Incoming
@@ -41,7 +42,7 @@ class ActionRunner:
         self._action: Action = action.make(surroundings)
         self._session = client.session()
         self._incoming: Incoming | None = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"holdfast-{action.name}")
+        self._thread = ActionThread(f"holdfast-{rule.name}-{action.name}")
         self.done = self.failed = 0
 
     async def open(self) -> None:
@@ -51,7 +52,7 @@ class ActionRunner:
 
     async def close(self) -> None:
         """Close it. A thread that is still at work is left: its alert goes back, and is done again with the same id."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._thread.close()
         try:
             await self._session.close()
         finally:
@@ -85,7 +86,7 @@ class ActionRunner:
             if isinstance(self._action, Send):
                 await self._send(self._action, left[0], alerts[0])
             else:
-                await asyncio.get_running_loop().run_in_executor(self._thread, self._action.do, alerts)
+                await self._thread.call(partial(self._action.do, alerts))
                 for event in left:
                     event.confirm()
         except OutcomeUnknown:

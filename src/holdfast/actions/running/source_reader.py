@@ -88,6 +88,7 @@ class SourceReader:
         await self._session.open()
         for rule in self.rules:
             await rule.open(self._client, self._session, self._names.state(rule.rule.name))
+        await self._renew()
         self._incoming = await receiver(self._session, self._names, self.source).open()
 
     async def close(self) -> None:
@@ -95,7 +96,6 @@ class SourceReader:
 
     async def run(self) -> None:
         """Read until cancelled. A transaction that was begun is finished first."""
-        await self._renew()
         while True:
             events = await self.take()
             await finish_first(self.process(events))
@@ -117,9 +117,7 @@ class SourceReader:
         if worn:
             async with self._session.transaction() as transaction:
                 for rule in worn:
-                    written = rule.log.next(rule.machine, is_whole=True)
-                    assert written is not None and rule.queue is not None
-                    await rule.queue.put(transaction, written.body, is_whole=True)
+                    await self._put_state(transaction, rule, is_whole=True)
 
     async def process(self, events: Sequence[ReceivedEvent]) -> None:
         """Count these events, and make everything that follows from them happen at once."""
@@ -148,11 +146,10 @@ class SourceReader:
         seen = seen_of(event)
         return [(rule, each) for rule in wanted for each in rule.machine.event(seen)]
 
-    async def _put_state(self, transaction: Transaction, rule: ReadRule) -> None:
-        written = rule.log.next(rule.machine) if rule.queue is not None else None
-        if written is not None:
-            assert rule.queue is not None
-            await rule.queue.put(transaction, written.body, is_whole=written.is_whole)
+    async def _put_state(self, transaction: Transaction, rule: ReadRule, *, is_whole: bool = False) -> None:
+        if rule.queue is not None:
+            for written in rule.log.next(rule.machine, is_whole=is_whole):
+                await rule.queue.put(transaction, written.body, is_whole=written.is_whole)
 
     async def _put_alerts(self, transaction: Transaction, rule: CheckedRule, told: Told) -> None:
         alert = alert_of(told, self._names.program, rule.name, rule.severity, rule.summary)

@@ -164,6 +164,7 @@ def add_to(app: typer.Typer) -> None:
                 "holdfast serve --data ./booted --boot-recorder ./recorder --name orders",
                 "holdfast serve --config ./holdfast.toml --journal-size 256M",
                 "holdfast serve --data ./watched --listen 127.0.0.1:0 --http 127.0.0.1:0",
+                "holdfast serve --data ./alerting --listen 127.0.0.1:0 --actions ./alerting.toml",
                 "holdfast serve --data ./safe --users ./users.toml --tls-certificate ./server.pem --tls-key ./server.key",
             ],
             help_text.LOCAL,
@@ -288,16 +289,17 @@ def _check_rules(file: Path | None) -> None:
 
 def _children(actions: Path | None, relay: Path | None, server: Server, host: str) -> Children:
     """The programs that run beside the server."""
-    from holdfast.cli.programs.child import ChildProgram, Children, environment_of
+    from holdfast.cli.programs.child import ChildProgram, Children, environment_of, holdfast_command
 
     near = "127.0.0.1" if host in ("", "0.0.0.0", "::") else host
     scheme = "holdfasts" if server.tls else "holdfast"
     environment = environment_of(f"{scheme}://{f'[{near}]' if ':' in near else near}:{server.port}")
-    wanted = {
-        "actions": ["actions", "run", str(actions)] if actions else [],
-        "relay": ["relay", "--config", str(relay)] if relay else [],
-    }
-    return Children([ChildProgram(name, command, environment) for name, command in wanted.items() if command])
+    children = []
+    if actions is not None:
+        children.append(ChildProgram("actions", holdfast_command("actions", "run", str(actions)), environment))
+    if relay is not None:
+        children.append(ChildProgram("relay", holdfast_command("relay", "--config", str(relay)), environment))
+    return Children(children)
 
 
 def _boot(folder: Path | None) -> Callable[[], RecorderContents] | None:

@@ -66,7 +66,7 @@ def add_to(app: typer.Typer) -> None:
     "check",
     **help_text.described(
         "Check a rules file: every mistake with its line and column, templates tried on a sample; no server is needed.",
-        ["holdfast actions check rules.toml", "holdfast actions check rules.toml --json"],
+        ["holdfast actions check alerting.toml", "holdfast actions check alerting.toml --json"],
         (0, 1, 2),
         {0: "the rules can be used", 1: "refused: there are mistakes"},
     ),
@@ -94,8 +94,8 @@ def check(file: File, json: Json = False) -> None:
     **help_text.described(
         "Try events on a rules file: which rules count them, why, and what would be done; nothing is sent.",
         [
-            """holdfast actions test rules.toml --event '{"topic": "metrics.disk", "properties": {"percent": 97}}'""",
-            """holdfast actions test rules.toml --later 1h --event '{"topic": "jobs.backup"}'""",
+            """holdfast actions test alerting.toml --event '{"topic": "metrics.disk", "properties": {"percent": 97}}'""",
+            """holdfast actions test alerting.toml --later 1h --event '{"topic": "jobs.backup"}'""",
         ],
         (0, 1, 2),
     ),
@@ -139,7 +139,7 @@ def status(name: Name = None, url: Url = URL_DEFAULT, timeout: Timeout = None, j
     RUN,
     **help_text.described(
         "Run the rules of a file until SIGTERM or SIGINT; SIGHUP, or a change of the file, has them read again.",
-        ["holdfast actions run rules.toml", "holdfast actions rules.toml # holdfast actions run"],
+        ["holdfast actions run alerting.toml"],
         changed={
             0: "stopped in good order",
             1: "refused: the rules have mistakes, or another program runs rules of this name",

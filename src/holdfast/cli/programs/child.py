@@ -34,9 +34,9 @@ GRACE_S = 15.0
 class ChildProgram:
     """One child. `shown` is its row in the status of the server."""
 
-    def __init__(self, name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self.name = name
-        self._arguments = list(arguments)
+        self._command = list(command)
         self._environment = dict(environment)
         self._process: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
@@ -61,9 +61,11 @@ class ChildProgram:
         """One life of it: how it ended."""
         try:
             process = self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "holdfast", *self._arguments,
-                stdin=asyncio.subprocess.DEVNULL, stdout=sys.stderr.fileno(), env={**self._environment, PARENT: str(os.getpid())},
-            )  # fmt: skip
+                *self._command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=sys.stderr.fileno(),
+                env={**self._environment, PARENT: str(os.getpid())},
+            )
         except OSError as problem:
             return f"it cannot be started: {problem.strerror}"
         log.info("%s runs as process %d", self.name, process.pid)
@@ -105,6 +107,11 @@ class Children:
 
     async def close(self) -> None:
         await asyncio.gather(*(child.close() for child in self._children))
+
+
+def holdfast_command(*arguments: str) -> list[str]:
+    """A command of Holdfast, run by the same Python."""
+    return [sys.executable, "-m", "holdfast", *arguments]
 
 
 def environment_of(url: str) -> dict[str, str]:

@@ -95,8 +95,7 @@ def test_a_crash_after_any_transaction_changes_no_alert(terms: Terms, seen: list
         else:
             for step in run:
                 told += machine.advance(step) if isinstance(step, int) else machine.event(step)
-            written = log.next(machine)
-            if written is not None:
+            for written in log.next(machine):
                 records = [written.body] if written.is_whole else [*records, written.body]
             steps = steps[len(run) :]
         if data.draw(st.booleans()):
@@ -218,13 +217,13 @@ def test_a_record_of_changes_is_as_large_as_the_changes(keys: int) -> None:
     machine, log = RuleMachine(terms, 1), StateLog(terms.condition)
     for place in range(keys):
         machine.event(Seen(at_us=place + 1, position=place + 1, properties={"host": f"host-{place}"}))
-    whole = log.next(machine)
+    (whole,) = log.next(machine)
 
     machine.event(Seen(at_us=keys + 1, position=keys + 1, properties={"host": "host-3"}))
-    change = log.next(machine)
+    (change,) = log.next(machine)
 
-    assert whole is not None and whole.is_whole and len(whole.body) > 15 * keys
-    assert change is not None and not change.is_whole and len(change.body) < 200
+    assert whole.is_whole and len(whole.body) > 15 * keys
+    assert not change.is_whole and len(change.body) < 200
 
 
 def test_records_are_bounded_however_many_changes_there_are() -> None:
@@ -233,12 +232,41 @@ def test_records_are_bounded_however_many_changes_there_are() -> None:
     waiting = most = 0
     for place in range(2_000):
         machine.event(Seen(at_us=place + 1, position=place + 1, properties={"host": f"host-{place % 70}"}))
-        written = log.next(machine)
-        assert written is not None
+        (written,) = log.next(machine)
         waiting = 1 if written.is_whole else waiting + 1
         most = max(most, waiting)
 
     assert most <= state_log.CHANGES_MAX + 1
+
+
+def test_a_state_larger_than_an_event_is_kept_in_several_records() -> None:
+    terms = Terms(name="rule", condition=Count(100, 10**9), key="host", keys_max=20_000)
+    machine, log = RuleMachine(terms, 1), StateLog(terms.condition)
+    for place in range(15_000):
+        machine.event(Seen(at_us=place + 1, position=place + 1, properties={"host": f"host-{place}-{'x' * 60}"}))
+
+    written = log.next(machine)
+
+    assert [each.is_whole for each in written] == [True] + [False] * (len(written) - 1)
+    assert 3 <= len(written) < 20 and max(len(each.body) for each in written) < state_log.RECORD_BYTES_MAX + 1_000
+    kept = StateLog(terms.condition, [state_log.decode(each.body) for each in reversed(written)]).kept()
+    assert kept is not None and list(kept.keys.items()) == list(machine.keys.items())
+
+
+def test_an_event_of_any_size_is_an_example_of_bounded_size() -> None:
+    huge = {
+        "type": "t" * 10**6,
+        "subject": "s" * 10**6,
+        "properties": {"p": "x" * 10**6, "host": "h" * 10**6},
+        "data": ["d" * 10**6],
+    }
+    machine = RuleMachine(Terms(name="rule", key="host", group="subject", gathering=Gathering(gather_us=5)), 1)
+
+    told = machine.event(Seen(at_us=1, position=1, **huge)) + machine.advance(100)  # type: ignore[arg-type]
+
+    (one,) = told
+    assert len(msgspec.json.encode(one)) < 20_000
+    assert one.due.examples[0]["data_left_out"] and one.due.examples[0]["properties_left_out"]
 
 
 def test_another_condition_forgets_keys_and_keeps_what_was_gathered() -> None:
@@ -246,8 +274,7 @@ def test_another_condition_forgets_keys_and_keeps_what_was_gathered() -> None:
     machine, log = RuleMachine(terms, 1), StateLog(terms.condition)
     for place, host in enumerate(["a", "a", "b"], 1):
         machine.event(Seen(at_us=place, position=place, properties={"host": host}))
-    written = log.next(machine)
-    assert written is not None
+    (written,) = log.next(machine)
 
     changed = msgspec.structs.replace(terms, condition=Silence(10))
     kept = StateLog(changed.condition, [state_log.decode(written.body)]).kept()

@@ -1,0 +1,129 @@
+"""Rules at their limits: many keys, many starts, actions that hang, events that are large or strange (A10)."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast.actions import Actions, Alert, Rule
+from holdfast.actions.running import finishing
+from tests.server_process import ServerProcess
+from tests.waiting import until
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest) -> str:
+    return f"memory:{request.node.name[:60]}"
+
+
+@asynccontextmanager
+async def at_work(url: str, *rules: Rule) -> AsyncIterator[Actions]:
+    async with Actions(url, rules) as actions:
+        working = asyncio.create_task(actions.run())
+        try:
+            yield actions
+        finally:
+            actions.stop()
+            await working
+
+
+async def _counted(client: holdfast.Client, topic: str = "t") -> bool:
+    return all(row["waiting"] == 0 for row in await client.subscriptions(topic))
+
+
+async def test_a_state_of_many_keys_survives_a_restart(tmp_path: Path) -> None:
+    told: list[Alert] = []
+    rule = Rule("twice", topics=["t"], key="host", count=2, within="1h", keys_max=20_000, actions=[told.append])
+    hosts = [f"host-{number}-{'x' * 50}" for number in range(8_000)]
+    with ServerProcess(tmp_path / "data") as server:
+        async with holdfast.connect(server.url) as client:
+            async with at_work(server.url, rule):
+                await client.topic("t").send_many([holdfast.Event(properties={"host": host}) for host in hosts])
+                await until(lambda: _counted(client), "all are counted")
+            async with at_work(server.url, rule):
+                for host in (hosts[0], hosts[4_000], hosts[-1], "another"):
+                    await client.topic("t").send(properties={"host": host})
+                await until(lambda: len(told) == 3, "the second event of three hosts is told")
+
+    assert [alert.key for alert in told] == [hosts[0], hosts[4_000], hosts[-1]]
+
+
+async def test_a_state_is_not_taken_for_a_poisoned_event_however_often_the_program_starts(url: str) -> None:
+    told: list[Alert] = []
+    rule = Rule("many", topics=["t"], count=3, within="1h", actions=[told.append])
+    async with holdfast.connect(url) as client:
+        async with at_work(url, rule):
+            await client.topic("t").send_many(range(2))
+            await until(lambda: _counted(client), "both are counted")
+        for _ in range(25):
+            async with at_work(url, rule):
+                pass
+        async with client.queue("actions.rules.state.many").browse() as events:
+            deliveries = [event.deliveries async for event in events]
+        status = await client.status()
+        async with at_work(url, rule):
+            await client.topic("t").send("third")
+            await until(lambda: told, "the third is told")
+
+    assert max(deliveries) < 12
+    assert status["redelivered_often"] == []
+
+
+async def test_a_program_stops_although_an_action_hangs_and_the_alert_is_done_by_the_next(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finishing, "GRACE_S", 0.1)
+    began, go_on = threading.Event(), threading.Event()
+    tried: list[Alert] = []
+
+    def act(alert: Alert) -> None:
+        tried.append(alert)
+        began.set()
+        go_on.wait(60)
+
+    async with holdfast.connect(url) as client:
+        async with at_work(url, Rule("any", topics=["t"], actions=[act])):
+            await client.topic("t").send("x")
+            await until(began.is_set, "the action hangs")
+        assert len(tried) == 1
+        go_on.set()
+        async with at_work(url, Rule("any", topics=["t"], actions=[act])):
+            await until(lambda: len(tried) == 2, "it is done again")
+    assert tried[0].id == tried[1].id
+    assert tried[1].is_repeated
+
+
+async def test_events_that_are_large_binary_or_odd_are_counted_like_others(url: str) -> None:
+    told: list[Alert] = []
+    async with (
+        holdfast.connect(url) as client,
+        at_work(url, Rule("any", topics=["**"], key="data.host", summary="{type} {data.host|no host}", actions=[told.append])),
+    ):
+        await client.topic("t").send_stream(b"x" * 3_000_000, type="large")
+        await client.topic("u.v").send(b"\x00\xff", type="binary")
+        await client.topic("w/x").send({"host": ["a", 1]}, type="list")
+        await client.topic("w/x").send(None, type="nothing", properties={"holdfast_hops": "many"})
+        await until(lambda: len(told) == 4, "all are told")
+
+    assert [alert.summary for alert in told] == ["large no host", "binary no host", "list a, 1", "nothing no host"]
+
+
+async def test_a_pattern_of_all_topics_does_not_count_ticks(url: str) -> None:
+    told: list[Alert] = []
+    rules = [
+        Rule("all", topics=["**"], actions=[told.append]),
+        Rule("timed", topics=["**"], key="host", absent="50ms", actions=[told.append]),
+    ]
+    async with holdfast.connect(url) as client, at_work(url, *rules):
+        await client.topic("t").send(properties={"host": "a"})
+        await until(lambda: len(told) == 2, "the event is told, and then its absence")
+        await client.topic("t").send(properties={"host": "a"})
+        await until(lambda: len(told) == 4, "and once more")
+
+    assert sorted((alert.rule, alert.key) for alert in told) == [("all", ""), ("all", ""), ("timed", "a"), ("timed", "a")]
