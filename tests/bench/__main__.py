@@ -19,6 +19,7 @@ import typer
 from rich.console import Console
 
 from tests.bench import (
+    alert_rules,
     backlog,
     continuity,
     fairness,
@@ -78,6 +79,7 @@ def _measure(workshop: Workshop, wanted: set[str]) -> None:
         ("n", spark_sinks),
         ("o", many),
         ("p", continuity),
+        ("r", alert_rules),
     ):
         if name in wanted:
             alone.measure(workshop)

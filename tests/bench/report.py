@@ -32,6 +32,7 @@ TITLES = {
     "n": "Spark writes",
     "o": "send_many of bytes, text, dicts and Events",
     "p": "requests through an engine to two servers",
+    "r": "rules that do not match",
 }
 _COLOURS = {"met": "green", "missed": "red", "": ""}
 

@@ -8,10 +8,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import deltalake
 import pytest
 
 import holdfast
 from holdfast.actions import Actions, Alert, Rule
+from holdfast.actions.rules_file import parse
 from holdfast.actions.running import finishing
 from tests.server_process import ServerProcess
 from tests.waiting import until
@@ -112,6 +114,63 @@ async def test_events_that_are_large_binary_or_odd_are_counted_like_others(url: 
         await until(lambda: len(told) == 4, "all are told")
 
     assert [alert.summary for alert in told] == ["large no host", "binary no host", "list a, 1", "nothing no host"]
+
+
+async def test_an_event_for_a_full_queue_is_sent_once_there_is_room(url: str) -> None:
+    rules = parse(
+        """
+        name = "full"
+        [rules.any]
+        topics = ["t"]
+        [[rules.any.actions]]
+        do = "send"
+        queue = "small"
+        text = "{data}"
+        backoff = 0.05
+        """,
+        Path(),
+    )
+    async with holdfast.connect(url) as client:
+        await client.create_queue("small", events_max=1)
+        await client.queue("small").send("first")
+        async with Actions(url, rule_set=rules, timeout=0.5) as actions:
+            working = asyncio.create_task(actions.run())
+            await client.topic("t").send("second")
+
+            async def tried() -> bool:
+                async with client.queue("actions.full.do.any.send").browse() as events:
+                    return any([event.deliveries > 0 async for event in events])
+
+            await until(tried, "it was tried, and not taken")
+            async with client.queue("small").receive() as incoming:
+                for expected in ("first", "second"):
+                    event = await incoming.next(30)
+                    assert event.data == expected
+                    await event.confirm()
+                with pytest.raises(holdfast.errors.TimedOut):
+                    await incoming.next(0.2)
+            actions.stop()
+            await working
+
+
+async def test_alerts_that_were_gathered_are_done_before_a_program_stops(url: str, tmp_path: Path) -> None:
+    rules = parse("name = 'lake'\n[rules.any]\ntopics = ['t']\nactions = [{ do = 'table', path = 'x', every = '1h' }]", tmp_path)
+    async with holdfast.connect(url) as client:
+        async with Actions(url, rule_set=rules) as actions:
+            working = asyncio.create_task(actions.run())
+            await client.topic("t").send_many(range(3))
+
+            async def in_hand() -> bool:
+                return (await client.describe("actions.lake.do.any.table"))["in_flight"] == 3
+
+            await until(in_hand, "the alerts are gathered")
+            await until(lambda: _counted(client), "all are counted")
+            actions.stop()
+            await working
+        left = (await client.describe("actions.lake.do.any.table"))["waiting"]
+
+    assert left + deltalake.DeltaTable(tmp_path / "x").to_pyarrow_table().num_rows == 3
+    assert left < 3
 
 
 async def test_a_pattern_of_all_topics_does_not_count_ticks(url: str) -> None:

@@ -15,6 +15,7 @@ POLLS = "it polls, with a deadline, for a process that is started or ended"
 # Every sleep there is: how many of a file, and why each is no waiting for something that could be waited for.
 SLEEPS = {
     "tests/waiting.py": (3, "this is what polls, and what lets the loop turn"),
+    "tests/bench/alert_rules.py": (1, PACE),
     "tests/bench/backlog.py": (1, POLLS),
     "tests/bench/child.py": (1, POLLS),
     "tests/bench/continuity.py": (2, POLLS),

@@ -59,22 +59,25 @@ class ActionRunner:
             self._action.close()
 
     async def run(self) -> None:
-        """Do alerts until cancelled. An action that was begun is finished first."""
+        """Do alerts until cancelled. What was taken is done first: it would count as a try that failed."""
         while True:
-            events = await self._take()
-            await finish_first(self._attempt(events))
+            events: list[ReceivedEvent] = []
+            try:
+                await self._take(events)
+            finally:
+                if events:
+                    await finish_first(self._attempt(events))
 
-    async def _take(self) -> list[ReceivedEvent]:
+    async def _take(self, events: list[ReceivedEvent]) -> None:
         """The next alert, and those that are here if the action takes several. One that came back is tried alone: it may be what
         the others failed with."""
         assert self._incoming is not None
-        events = [await self._incoming.next()]
+        events.append(await self._incoming.next())
         until_s = asyncio.get_running_loop().time() + self._action.gather_s
         with contextlib.suppress(TimedOut):
             while len(events) < self._action.BATCH_MAX and not events[-1].deliveries:
                 left_s = until_s - asyncio.get_running_loop().time()
                 events.append(await self._incoming.next(max(left_s, 0)))
-        return events
 
     async def _attempt(self, events: Sequence[ReceivedEvent]) -> None:
         left = [event for event in events if not self._give_up_if_used_up(event)]
