@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import deltalake
 import pytest
@@ -15,6 +16,8 @@ import holdfast
 from holdfast.actions import Actions, Alert, Rule
 from holdfast.actions.rules_file import parse
 from holdfast.actions.running import finishing
+from holdfast.actions.running.source_reader import SourceReader
+from holdfast.client.transaction import Transaction
 from tests.server_process import ServerProcess
 from tests.waiting import until
 
@@ -171,6 +174,60 @@ async def test_alerts_that_were_gathered_are_done_before_a_program_stops(url: st
 
     assert left + deltalake.DeltaTable(tmp_path / "x").to_pyarrow_table().num_rows == 3
     assert left < 3
+
+
+class _Crash(Exception):
+    """The program ends here."""
+
+
+@pytest.mark.parametrize("step", ["_counted", "_put_state", "_put_alerts", "commit", "after"])
+async def test_a_program_that_ends_at_any_step_of_a_transaction_has_counted_all_of_it_or_nothing(
+    url: str, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Alert] = []
+    rules = [
+        Rule("many", topics=["t"], count=3, within="1h", actions=[told.append]),
+        Rule("each", topics=["t"], actions=[told.append]),
+    ]
+    async with holdfast.connect(url) as client:
+        with monkeypatch.context() as broken:
+            _break(broken, step)
+            async with Actions(url, rules) as actions:
+                await client.topic("t").send_many(range(2))
+                with pytest.raises(_Crash):
+                    await actions.run()
+        async with at_work(url, *rules):
+            await client.topic("t").send("third")
+            await until(lambda: len(told) >= 4, "three events and their count are told")
+            await until(lambda: _counted(client), "nothing is left")
+
+    assert sorted((alert.rule, alert.count) for alert in told) == [("each", 1)] * 3 + [("many", 3)]
+    assert len({alert.id for alert in told}) == 4
+
+
+def _break(broken: pytest.MonkeyPatch, step: str) -> None:
+    """Let the reader end when it comes to this step."""
+    owner, name = (SourceReader, step) if step.startswith("_") else (SourceReader, "process")
+    whole_commit, whole_process = Transaction.commit, SourceReader.process
+
+    async def crash(*arguments: Any) -> None:
+        if step == "commit":
+            broken.setattr(Transaction, "commit", end)
+            try:
+                await whole_process(*arguments)
+            finally:
+                broken.setattr(Transaction, "commit", whole_commit)
+        elif step == "after":
+            await whole_process(*arguments)
+        raise _Crash
+
+    async def end(*arguments: Any) -> None:
+        raise _Crash
+
+    def end_now(*arguments: Any) -> None:
+        raise _Crash
+
+    broken.setattr(owner, name, end_now if step == "_counted" else crash)
 
 
 async def test_a_pattern_of_all_topics_does_not_count_ticks(url: str) -> None:

@@ -13,7 +13,7 @@ The names of the settings are those of the rules file; `docs/actions.md` explain
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
@@ -131,13 +131,20 @@ class Rule:
         return f"Rule({self.name!r})"
 
 
-def sample_alert(rule: str, severity: str = "warning") -> Alert:
-    """An alert on which templates are tried when rules are checked."""
-    event: Mapping[str, Any] = {
+class _AnyField(dict[str, Any]):
+    """Has every field."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return super().get(key, "sample")
+
+
+def sample_alert(rule: str = "sample") -> Alert:
+    """An alert on which actions are tried when rules are checked. Its event has every property."""
+    event = {
         "type": "sample", "source": "sample", "subject": "sample", "id": "1", "time": "2026-01-01T00:00:00+00:00",
-        "destination": "sample", "properties": {}, "data": {},
+        "destination": "sample", "properties": _AnyField(), "data": _AnyField(),
     }  # fmt: skip
     return Alert(
-        id="sample", rule=rule, severity=severity, at="2026-01-01T00:00:00+00:00", reason="sample", summary="sample",
-        keys=["sample"], count=1, events=[dict(event)], program="sample", action="sample",
+        id="sample", rule=rule, at="2026-01-01T00:00:00+00:00", reason="sample", summary="sample", group="sample",
+        keys=["sample"], count=1, events=[event], program="sample", action="sample",
     )  # fmt: skip

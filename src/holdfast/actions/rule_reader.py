@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 import msgspec
 
 from holdfast.actions.errors import Mistake
-from holdfast.actions.kinds.action import Action
+from holdfast.actions.kinds.action import Action, Surroundings
 from holdfast.actions.kinds.known import NoSuchKind, kind_of
 from holdfast.actions.machines.condition import Absence, Change, Condition, Count, Every, Silence
 from holdfast.actions.machines.gathering import Gathering
@@ -19,7 +19,7 @@ from holdfast.actions.machines.sharing import is_wild, source_of
 from holdfast.actions.machines.template import BadTemplate, Template
 from holdfast.actions.names import LENGTH_MAX, is_name
 from holdfast.actions.quiet_hours import QuietHours
-from holdfast.actions.rule import SEVERITIES, ActionTerms, CheckedRule, RuleAction, RuleSettings
+from holdfast.actions.rule import SEVERITIES, ActionTerms, CheckedRule, RuleAction, RuleSettings, sample_alert
 from holdfast.actions.secrets import NoSecret, Secrets
 from holdfast.destination import name as names
 from holdfast.destination.settings import duration_ms
@@ -44,7 +44,7 @@ class _Reader:
         self.mistakes, self.path, self.secrets = mistakes, path, secrets
 
     def wrong(self, sentence: str, *below: str | int) -> None:
-        self.mistakes.append(Mistake((*self.path, *below), sentence))
+        self.mistakes.append(Mistake((*self.path, *below), self.secrets.redact(sentence)))
 
     def within(self, *below: str | int) -> _Reader:
         return _Reader(self.mistakes, (*self.path, *below), self.secrets)
@@ -271,6 +271,7 @@ def _settings(reader: _Reader, cls: type[Action], given: Mapping[str, Any]) -> A
         except NoSecret as problem:
             reader.wrong(str(problem), name)
             return None
+    before = len(reader.mistakes)
     settings = reader.struct(cls.Settings, resolved)
     if settings is None:
         return None
@@ -278,8 +279,18 @@ def _settings(reader: _Reader, cls: type[Action], given: Mapping[str, Any]) -> A
         for text in _texts(getattr(settings, name)):
             reader.checked(name, lambda text=text: Template(text))  # type: ignore[misc]
     for setting, sentence in cls.complaints(settings):
-        reader.wrong(reader.secrets.redact(sentence), *((setting,) if setting else ()))
+        reader.wrong(sentence, *((setting,) if setting else ()))
+    if len(reader.mistakes) == before:
+        _try_on_sample(reader, cls, settings)
     return settings
+
+
+def _try_on_sample(reader: _Reader, cls: type[Action], settings: Any) -> None:
+    """Whatever goes wrong with a sample would go wrong with every alert."""
+    try:
+        cls(settings, Surroundings("sample", secrets=reader.secrets)).describe(sample_alert())
+    except Exception as problem:
+        reader.wrong(f"it fails on a sample: {problem or type(problem).__name__}")
 
 
 def _texts(value: Any) -> Iterable[str]:

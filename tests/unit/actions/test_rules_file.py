@@ -158,6 +158,16 @@ def test_a_mistake_is_told_where_it_stands(text: str, said: str) -> None:
     assert said in "\n".join(mistakes(text))
 
 
+def test_an_action_is_tried_on_a_sample_and_a_mistake_tells_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEVEL", "s3cret-level")
+    text = "[rules.r]\ntopics = ['t']\nactions = [{ do = 'send', queue = 'x y {host}' }, { do = 'log', to = '${env:LEVEL}' }]"
+
+    found = "\n".join(mistakes(text))
+
+    assert "rules.r.actions[0]: it fails on a sample: destination 'x y sample' contains ' '" in found
+    assert "Invalid enum value '***'; there are file, syslog, journald" in found
+
+
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b"name = '\xff'")
 
