@@ -214,7 +214,7 @@ class Mutations:
             made[at : at + size] = (self._number() % (1 << 8 * size)).to_bytes(size, "little")
         if dice.random() < 0.1:
             made = bytearray(self._flipped(bytes(made)))
-        return batch._sealed(bytes(made[:64]), bytes(made[64:])) if dice.random() < 0.9 else bytes(made)
+        return batch.sealed(bytes(made[:64]), bytes(made[64:])) if dice.random() < 0.9 else bytes(made)
 
     def _flipped(self, data: bytes) -> bytes:
         changed = bytearray(data)

@@ -48,6 +48,8 @@ class Market:
                 if part == "holdfast":
                     self.until(lambda: self._is_reachable("holdfast"), "Holdfast takes connections")
                     asyncio.run(self._create())
+            self.until(lambda: self._is_reachable("exchange"), "the exchange takes orders")
+            self.until(lambda: "carrying effects out" in self._said("carrier"), "the carrier runs")
             self.until(lambda: self._is_reachable("engine"), "the engine takes requests")
             self.until(self._is_complete, "both servers are current")
         except BaseException:
@@ -124,6 +126,9 @@ class Market:
             return False
         return True
 
+    def _said(self, part: str) -> str:
+        return (self._folder / f"{part}.log").read_text()
+
     # --- what is seen --------------------------------------------------------------------------------------------------
 
     def buy(self, key: str, shares: int = 100) -> dict[str, Any]:
@@ -135,6 +140,8 @@ class Market:
             try:
                 return _ask(urllib.request.Request(f"{self.address('engine')}/accounts/joe/buy", order, headers))
             except OSError as problem:
+                if isinstance(problem, urllib.error.HTTPError):
+                    problem.add_note(problem.read().decode())
                 if time.monotonic() > until or (isinstance(problem, urllib.error.HTTPError) and problem.code < 500):
                     raise
                 time.sleep(POLL_SECONDS)

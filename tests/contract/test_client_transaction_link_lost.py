@@ -15,7 +15,8 @@ import holdfast
 from holdfast.channel.journal.settings import JournalSettings
 from holdfast.client.assembly.stream_sender import FRAGMENT_BYTES
 from holdfast.client.client import Client
-from holdfast.errors import Blocked, HoldfastError, LinkLost, TooLarge, TransactionAborted
+from holdfast.errors import Blocked, HoldfastError, LinkLost, TimedOut, TooLarge, TransactionAborted
+from holdfast.event import batch
 from tests import effort
 from tests.contract.places import CuttingProxy, server
 from tests.running_server import PATIENT, SETTINGS, RunningServer, running
@@ -270,3 +271,25 @@ async def test_a_client_that_dies_in_the_middle_of_a_stream_leaves_nothing_behin
             with pytest.raises(HoldfastError):
                 await sending
             await client.close()
+
+
+async def test_where_a_part_that_was_sent_again_lies_is_not_claimed_to_be_known(server: ServerProcess) -> None:
+    """Its receipt names the repetition, and the first one counts."""
+    name = "sent-again"
+    async with CuttingProxy(server.port) as proxy, holdfast.connect(proxy.url) as client:
+        await client.create_queue(name)
+        proxy.is_deaf = True
+        async with client.transaction() as tx:
+            await tx.queue(name).send_batch(batch.encode([b"\x80"], [b"1"], source="s", first_id=1))
+            async with holdfast.connect(server.url) as other:  # the server has the part: what comes later is behind it
+                await other.queue(f"{name}-other").send("later")
+            proxy.cut()
+            proxy.is_deaf = False
+            await client.destinations(timeout=20)
+            await tx.queue(name).send("sent once")
+        assert [each.first > 0 for each in tx.sent] == [False, True]
+    async with holdfast.connect(server.url) as client, client.queue(name).receive() as incoming:
+        events = [await incoming.next(10) for _ in range(2)]
+        assert events[1].position == tx.sent[1].first
+        with pytest.raises(TimedOut):
+            await incoming.next(0.1)

@@ -116,10 +116,10 @@ def _serve(example: str, folder: Path, environment: dict[str, str], says: str = 
         ["sh", "-c", f"exec {example}"], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        line = process.stdout.readline()
+        said = any(line.startswith(says) for line in process.stdout)
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=30)
-    assert line.startswith(says), errors
+    assert said, errors
     assert process.returncode == 0, f"{example}\n{errors}"
 
 

@@ -24,7 +24,10 @@ delay, program = float(sys.argv[1]), sys.argv[2]
 run = asyncio.Runner.run
 def begin(runner, main, **more):
     signal.setitimer(signal.ITIMER_REAL, delay)
-    return run(runner, main, **more)
+    try:
+        return run(runner, main, **more)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 asyncio.Runner.run = begin
 signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
 sys.argv = sys.argv[2:]

@@ -7,7 +7,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import os
 import random
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -21,7 +23,7 @@ from holdfast.client.receiving.large_event import EventStream
 from holdfast.errors import HoldfastError, TimedOut
 from tests import effort
 from tests.server_process import ServerProcess
-from tests.waiting import until
+from tests.waiting import turn_loop, until
 
 SEED = 20_261_115
 COUNT = effort.rounds(short=4_000, long=20_000)
@@ -184,6 +186,34 @@ async def test_a_client_killed_in_the_middle_of_a_large_event_leaves_neither_eve
                 await alone(client)
                 assert (await client.describe("large"))["waiting"] == 0
             await client.queue("large").send_stream(b"x" * 40 * MIB, timeout=30)
+
+
+@pytest.mark.faults
+async def test_what_begins_while_the_server_dies_begins_once_more_at_the_next(tmp_path: Path) -> None:
+    """The server took the link and died before it read anything of the session: no need to trouble the program."""
+
+    async def fall_over(server: ServerProcess) -> None:
+        await asyncio.to_thread(server.kill)
+        await asyncio.to_thread(server.start)
+
+    with ServerProcess(tmp_path / "data", "--session-grace-ms", "20000") as server:
+        async with holdfast.connect(server.url, timeout=60) as client:
+            os.kill(server.pid, signal.SIGSTOP)
+            async with client.transaction() as transaction:
+                await transaction.queue("orders").send("both")
+                await transaction.queue("orders").send("or none")
+                await fall_over(server)
+
+        async with holdfast.connect(server.url, timeout=60) as client:
+            os.kill(server.pid, signal.SIGSTOP)
+            sending = asyncio.create_task(client.queue("files").send_stream(b"file" * MIB))
+            await turn_loop(3)
+            await fall_over(server)
+            await sending
+
+            assert await drained(client, "orders") == Counter(["both", "or none"])
+            async with client.queue("files").receive() as incoming, (await incoming.next()).open_stream() as stream:
+                assert await stream.read() == b"file" * MIB
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ Event = dict[str, Any]  # name → value, as the naive evaluator sees it
 
 PROPERTIES = ["a", "b", "c", "is_urgent", "Region", "$x_1", "größe", "価格"]
 TEXT_ATTRIBUTES = ["type", "subject", "group", "JMSCorrelationID", "JMSType"]
-NUMBER_ATTRIBUTES = ["priority", "time", "expires_at", "JMSPriority", "JMSTimestamp"]
+NUMBER_ATTRIBUTES = ["priority", "time", "expires_at", "JMSPriority", "JMSTimestamp", "holdfast_hops", "holdfast_origin"]
 TEXTS = ["", "a", "ab", "abc", "A", "b", "it's", "100%", "_", "a_c", "é\n", "ééb", "aXb\nc"]
 INTEGERS = [0, 1, -1, 2, 3, 7, -7, 100, 2**31, 2**53 + 1, 2**63 - 1, -(2**63)]
 FLOATS = [0.0, -0.0, 0.5, 1.0, -2.5, 7.0, 1e300, -1e308, 2.0**63, 5e-324]
@@ -115,14 +115,16 @@ def any_event(dice: Random) -> tuple[Event, View]:
     properties = {name: dice.choice(values) for name in PROPERTIES if dice.random() < 0.8}
     text: dict[str, Any] = {name: dice.choice([None, *TEXTS]) for name in ("subject", "group", "correlation_id")}
     type_, priority = dice.choice(TEXTS), dice.randint(0, 9)
+    hops, origin = dice.choice([(0, 0), (1, 7), (255, (1 << 32) - 1)])
     time_us, expires_at_ms = dice.choice([0, 1_500, 7_999]), dice.choice([0, 0, 1, 7, 2**31])
     head = Head(type=type_, time_us=time_us, properties=properties or None, expires_at_ms=expires_at_ms, **text)
     event = {name: None if value != value else value for name, value in properties.items()} | {
         "type": type_, "JMSType": type_, "subject": text["subject"], "group": text["group"], "priority": priority,
         "JMSPriority": priority, "time": time_us // 1000, "JMSTimestamp": time_us // 1000, "expires_at": expires_at_ms or None,
+        "holdfast_hops": hops or None, "holdfast_origin": origin or None,
         "JMSCorrelationID": text["correlation_id"],
     }  # fmt: skip
-    return event, View(encode_head(head), priority=priority)
+    return event, View(encode_head(head), priority=priority, trail=origin << 8 | hops)
 
 
 # --- writing out ---------------------------------------------------------------------------------------------------------
@@ -308,7 +310,7 @@ def is_like(text: str, pattern: str) -> bool:
 def in_steps(selector: Selector, view: View) -> bool:
     """As a large event is asked about."""
     compiled = selector.ready()
-    steps = compiled.holds_in_steps(compiled.read(view.head), view.source, view.id_number, view.priority)
+    steps = compiled.holds_in_steps(compiled.read(view.head), view.source, view.id_number, view.priority, view.trail)
     while True:
         try:
             next(steps)

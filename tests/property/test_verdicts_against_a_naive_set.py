@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.client.receiving.held import Held
+from holdfast.client.receiving.attachment.held import Held
 from holdfast.client.receiving.verdict_buffer import VerdictRanges
 from holdfast.event.position import Ranges
 

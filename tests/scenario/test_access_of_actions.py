@@ -148,6 +148,7 @@ BESIDES: dict[str, dict[str, Any]] = {
     "subscriptions": {},
     "extent": {"subscription": "free"},
     "more": {"subscription": "free", "after": 0},
+    "outcomes": {"subscription": "free", "ranges": b""},
     "confirm_up_to": {"subscription": "attached", "place": 0},
     "list": {},
     "all_subscriptions": {},
@@ -167,6 +168,7 @@ ABOUT = {
             "subscriptions",
             "extent",
             "more",
+            "outcomes",
             "confirm_up_to",
         ),
         "topic",
@@ -210,7 +212,7 @@ NEEDED = {
         "manage",
     ),
     **dict.fromkeys(("describe", "subscriptions", "list", "all_subscriptions", "status"), "any"),
-    **dict.fromkeys(("extent", "more", "dead_cursor"), "browse"),
+    **dict.fromkeys(("extent", "more", "outcomes", "dead_cursor"), "browse"),
     "confirm_up_to": "receive",
 }
 
@@ -228,7 +230,7 @@ def looked_at(asked: Asked, value: Any) -> set[str]:
     """The keys of the destinations and patterns of which an answer tells something: what it names, and what was looked up."""
     action, given = asked
     named = told(value)
-    if action in ("subscriptions", "extent", "more", "confirm_up_to"):
+    if action in ("subscriptions", "extent", "more", "outcomes", "confirm_up_to"):
         match = given.get("match", "name")
         named.add(given["topic"] if match == "name" else f"{match}:{given['topic']}")
     return named | ({"_DMQ"} if action == "dead_cursor" else set())

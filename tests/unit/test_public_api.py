@@ -105,7 +105,8 @@ def test_of_a_receiver_a_program_sees_what_it_should_use() -> None:
     seen = {name for name in dir(holdfast.Incoming) if not name.startswith("_")}
 
     assert seen == {
-        "batches", "close", "destination", "give_back_prefetched", "is_open", "next", "open", "settled", "subscription"
+        "batches", "close", "confirm", "destination", "encoded", "give_back_prefetched", "held", "identity", "is_open", "lost",
+        "next", "open", "reject", "release", "settled", "subscription"
     }  # fmt: skip
     assert all(getattr(holdfast.Incoming, name).__doc__ for name in seen)
     blocking = {name for name in dir(holdfast.blocking.Incoming) if not name.startswith("_")}

@@ -126,7 +126,7 @@ class Actions:
         self._rule_set = wanted
         self._surroundings.folder, self._surroundings.secrets = wanted.folder, wanted.secrets
         self._redacting.secrets = wanted.secrets
-        if not self._surroundings.shared:  # what is shown already stays where it is until the program ends
+        if not self._surroundings.is_sharing:  # what is shown already stays where it is until the program ends
             self._surroundings.metrics = wanted.metrics
         assert self._client is not None
         client, arrangement = self._client, self._life.arrangement

@@ -103,6 +103,7 @@ class Client(SessionMethods):
     delete_subscription = waiting_for(AsyncClient.delete_subscription)
     subscriptions = waiting_for(AsyncClient.subscriptions)
     status = waiting_for(AsyncClient.status)
+    outcomes = waiting_for(AsyncClient.outcomes)
     unblocked = waiting_for(AsyncClient.unblocked)
     publish = waiting_for(AsyncClient.publish)
     drop_stages = waiting_for(AsyncClient.drop_stages)
@@ -119,6 +120,10 @@ class Client(SessionMethods):
     @property
     def dead(self) -> DeadEvents:
         return DeadEvents(self._background, self._twin.dead)
+
+    @property
+    def incarnation(self) -> str:
+        return self._twin.incarnation
 
     @property
     def is_linked(self) -> bool:

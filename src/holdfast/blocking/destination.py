@@ -124,6 +124,7 @@ class Destination:
     send = waiting_for(AsyncDestination.send)
     try_send = waiting_for(AsyncDestination.try_send)
     send_stream = waiting_for(AsyncDestination.send_stream)
+    send_batch = waiting_for(AsyncDestination.send_batch)
     unblocked = waiting_for(AsyncDestination.unblocked)
 
     @property

@@ -20,13 +20,16 @@ from operator import length_hint
 from types import TracebackType
 from typing import Any, NamedTuple, Self, Unpack
 
-from holdfast.blocking.hand_over import HandOver, waiting_for
+from holdfast.blocking.event_stream import EventStream
+from holdfast.blocking.hand_over import HandOver
 from holdfast.client.receipt import Receipt
-from holdfast.client.receiving.death import checked_reason
+from holdfast.client.receiving.attachment.attachment import ranges_of
+from holdfast.client.receiving.death import checked_code, checked_reason
 from holdfast.client.receiving.incoming import Incoming as AsyncIncoming
-from holdfast.client.receiving.large_event import EventStream as AsyncEventStream
+from holdfast.client.receiving.incoming import Positions, check_unopened
 from holdfast.client.receiving.receive_buffer import RunTaker
 from holdfast.client.receiving.received_batch import Batch
+from holdfast.client.receiving.received_batch import EncodedBatch as AsyncEncodedBatch
 from holdfast.client.receiving.received_event import Received, ReceivedSlice, checked_release
 from holdfast.client.receiving.receiver import Receiver
 from holdfast.client.receiving.verdict_buffer import Verdict
@@ -43,29 +46,6 @@ class Noted(NamedTuple):
     delay_ms: int | None = None
     reason: str = ""
     last: int = 0  # of a run that is confirmed together
-
-
-class EventStream:
-    """The data of one event, large or not, read from its beginning once."""
-
-    def __init__(self, background: Background, stream: AsyncEventStream) -> None:
-        self.size = stream.size
-        self._background = background
-        self._twin = stream
-
-    def __enter__(self) -> Self:
-        self._background.run(self._twin.__aenter__())
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._background.run(self._twin.close())
-
-    def __iter__(self) -> Iterator[bytes]:
-        while chunk := self._background.run(self._twin.next_chunk()):
-            yield chunk
-
-    read = waiting_for(AsyncEventStream.read)
-    save = waiting_for(AsyncEventStream.save)
 
 
 class ReceivedEvent(Received, eq=False):
@@ -133,6 +113,26 @@ class ReceivedBatch(Batch[ReceivedEvent]):
         for event in self:
             if not event.is_decided:
                 event.release(delay)
+
+
+class EncodedBatch(AsyncEncodedBatch):
+    """An unopened batch as `for batch in incoming.encoded()` hands it out. A verdict is noted here, and travels together with
+    others."""
+
+    __slots__ = ("_verdicts",)
+
+    def __init__(self, received: ReceivedSlice, taken: range, verdicts: HandOver[Noted]) -> None:
+        super().__init__(received, taken)
+        self._verdicts = verdicts
+
+    @property
+    def events(self) -> ReceivedBatch:  # type: ignore[override]  # the twin of what it is there
+        """Open it."""
+        return ReceivedBatch(self.slice, range(self.slice.events), self._verdicts)
+
+    def confirm(self) -> None:  # type: ignore[override]  # as all verdicts here
+        """Finish all of it."""
+        self._verdicts.put(Noted("confirm", self.first, self.slice.generation, last=self.last))
 
 
 class AtOnce(HandOver[Noted]):
@@ -306,6 +306,23 @@ class Incoming:
                 self._in_hand = batch
             yield batch
 
+    def encoded(self) -> Iterator[EncodedBatch]:
+        """The batches as they came, unopened: `for batch in incoming.encoded()`. For programs that pass them on."""
+        check_unopened(self._opened())
+        while True:
+            try:
+                batch = self._background.run(self._next_encoded())
+            except Closed:
+                return
+            yield batch
+
+    async def _next_encoded(self) -> EncodedBatch:
+        self._verdicts.take_over()
+        receiver = self._opened()
+        receiver.buffer.is_unopened = True
+        received, taken = await receiver.mode.next_run(is_whole=True)
+        return EncodedBatch(received, taken, self._verdicts)
+
     def _rest_of_run(self) -> ReceivedBatch | None:
         """The next event that `next` left of its run, as a batch."""
         while (event := self._next_of_run()) is not None:
@@ -327,6 +344,44 @@ class Incoming:
     async def _next_run(self, timeout: float | None) -> tuple[ReceivedSlice, range]:
         self._verdicts.take_over()
         return await self._opened().mode.next_run(timeout)
+
+    @property
+    def identity(self) -> str:
+        """The subscription in one text; "" before it is open."""
+        return "" if self._receiver is None else self._receiver.attachment.identity
+
+    @property
+    def held(self) -> Ranges:
+        """The positions that it holds."""
+        return self._background.run(self._held())
+
+    @property
+    def lost(self) -> Ranges:
+        """Of the positions that it came holding, those that are not its own."""
+        return self._opened().attachment.lost
+
+    def confirm(self, ranges: Positions) -> Ranges:
+        """Confirm events by their positions; those that it holds, which are returned."""
+        return self._background.run(self._decide("confirm", ranges_of(ranges)))
+
+    def release(self, ranges: Positions, delay: float | None = None, reason: str | BaseException = "") -> Ranges:
+        """Give events back by their positions."""
+        delay_ms, said = checked_release(delay, reason)
+        return self._background.run(self._decide("release", ranges_of(ranges), delay_ms, said))
+
+    def reject(self, ranges: Positions, reason: str | BaseException, code: str = "") -> Ranges:
+        """Refuse events for good by their positions; with the code of a death elsewhere, if there was one."""
+        told = (checked_reason(reason), checked_code(code))
+        return self._background.run(self._decide("reject", ranges_of(ranges), None, *told))
+
+    async def _held(self) -> Ranges:
+        return self._opened().held.ranges()
+
+    async def _decide(
+        self, verdict: Verdict, ranges: Ranges, delay_ms: int | None = None, reason: str = "", code: str = ""
+    ) -> Ranges:  # fmt: skip
+        self._verdicts.take_over()
+        return self._opened().verdicts.decide(verdict, ranges, delay_ms, reason, code)
 
     def settled(self, timeout: float | None = None) -> None:
         """Wait until all verdicts so far are applied. Raises the first that was refused."""

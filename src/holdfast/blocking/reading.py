@@ -17,8 +17,8 @@ from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
 from typing import Self
 
+from holdfast.blocking.event_stream import EventStream
 from holdfast.blocking.hand_over import waiting_for
-from holdfast.blocking.incoming import EventStream
 from holdfast.client.reading.browser import BrowsedEvent
 from holdfast.client.reading.browser import Browser as AsyncBrowser
 from holdfast.client.reading.place_reader import Reading as AsyncReading

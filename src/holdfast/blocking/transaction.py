@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from holdfast.blocking.hand_over import waiting_for
+from holdfast.client.assembly.sent_batch import SentBatch
 from holdfast.client.sending.outgoing import EventFields
 from holdfast.client.transaction import Transaction as AsyncTransaction
 from holdfast.client.transaction import TransactionDestination as AsyncDestination
@@ -24,6 +25,7 @@ class TransactionDestination:
 
     send = waiting_for(AsyncDestination.send)
     send_stream = waiting_for(AsyncDestination.send_stream)
+    send_batch = waiting_for(AsyncDestination.send_batch)
 
     def send_many(self, events: Iterable[Any], **fields: Unpack[EventFields]) -> None:
         """Send many with the transaction, with fields for all. They are taken from the iterable in this thread."""
@@ -62,6 +64,11 @@ class Transaction:
     def topic(self, name: str) -> TransactionDestination:
         """A topic to send to within this transaction."""
         return TransactionDestination(self._background, self._twin.topic(name))
+
+    @property
+    def sent(self) -> tuple[SentBatch, ...]:
+        """After the commit: where its events are, batch by batch."""
+        return self._twin.sent
 
     confirm = waiting_for(AsyncTransaction.confirm)
     commit = waiting_for(AsyncTransaction.commit)

@@ -15,7 +15,8 @@ BacklogKey = tuple[str, str]
 class Holding(NamedTuple):
     """Client manager: this receiver is about to attach (again) through me, and still holds these positions.
 
-    `ahead` are the positions that its program has not got yet, in order; None where the client does not say.
+    `ahead` are the positions that its program has not got yet, in order; None where the client does not say. `keeps`: it may
+    hold positions although it attaches for the first time, and nothing that it was handed counts as delivered when it is gone.
     """
 
     client_manager: str
@@ -23,6 +24,7 @@ class Holding(NamedTuple):
     receiver: int
     held: Ranges
     ahead: list[tuple[int, int]] | None = None
+    keeps: bool = False
 
 
 class NoLongerHeld(NamedTuple):

@@ -9,6 +9,7 @@ in the loop that opened it; threads use `holdfast.blocking`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -21,10 +22,14 @@ from holdfast.client.connection.session import Session
 from holdfast.client.dead import DeadEvents
 from holdfast.client.link.dialer import dialer_for
 from holdfast.client.program import source_of
+from holdfast.client.reading.outcomes import OutcomeQuestion, Outcomes
 from holdfast.client.reading.place_reader import Reading, ReadingOptions
+from holdfast.client.receiving.attachment.attachment import ranges_of
+from holdfast.client.receiving.receive_options import Match
 from holdfast.client.staging import Staging
 from holdfast.client.url import credentials_of, or_from_environment, parse_with_password, without_password
 from holdfast.errors import Closed
+from holdfast.event.position import Ranges
 
 
 def connect(url: str | None = None, *, name: str = "", timeout: float | None = None, password: str | None = None) -> Client:
@@ -111,10 +116,41 @@ class Client(SessionMethods, Administration, Staging):
         """
         return Reading(self._opened, destination, subscription, **options)
 
+    async def outcomes(
+        self,
+        destination: str,
+        ranges: Ranges | Iterable[tuple[int, int]],
+        *,
+        subscription: str = "",
+        match: Match | None = None,
+        wait: float = 0.0,
+        timeout: float | None = None,
+    ) -> Outcomes:
+        """What became of events, by their positions: waiting, confirmed, dead with code and reason, or nobody's.
+
+            outcomes = await client.outcomes("orders", [(receipt.position, receipt.position)], wait=10)
+
+        Of a queue; of a topic for all its durable subscriptions that were there when the event was placed, those of patterns too;
+        or of one `subscription`, of a topic or of a pattern (`match` as in `reading`). With `wait`, it returns as soon as one
+        that waits is finished, after so many seconds at the latest; at once if one of them is finished already. So ask about what
+        you still wait for. Positions are those of this destination: others are told as confirmed.
+
+        A dead event that was taken out of `_DMQ` counts as confirmed. NoSuchSubscription when the one that is named is gone.
+        """
+        return await OutcomeQuestion(self._opened(), destination, subscription, match, timeout).ask(ranges_of(ranges), wait)
+
     @property
     def dead(self) -> DeadEvents:
         """The events that could not be delivered: `list`, `show`, `replay`, `purge`."""
         return DeadEvents(self._opened)
+
+    @property
+    def incarnation(self) -> str:
+        """The incarnation of the server's channel, from its newest greeting: positions of another one mean other events.
+
+        It is another one after the server was restored from a backup. "" before the first link.
+        """
+        return self._connection.incarnation if self._connection is not None else ""
 
     @property
     def is_linked(self) -> bool:

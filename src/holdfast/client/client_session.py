@@ -24,7 +24,7 @@ from holdfast.client.checks import ConfirmMode, check_subscription
 from holdfast.client.connection.session import Session
 from holdfast.client.destination import Queue, Topic, subscribe
 from holdfast.client.reading.browser import BrowseOptions, Browser
-from holdfast.client.receiving import recovery
+from holdfast.client.receiving.attachment import recovery
 from holdfast.client.receiving.incoming import Incoming
 from holdfast.client.receiving.receive_options import SubscribeOptions, key_of
 from holdfast.client.transaction import Transaction

@@ -8,10 +8,12 @@ from collections.abc import Iterable, Sized
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 
 from holdfast.client import checks, tracing
+from holdfast.client.assembly.sent_batch import PassedBatch
 from holdfast.client.assembly.stream_sender import Progress, Source, send_stream
 from holdfast.client.checks import check_name, check_subscription
 from holdfast.client.reading.browser import BrowseOptions, Browser
 from holdfast.client.receipt import Receipt, Receipts
+from holdfast.client.receiving.attachment.attachment import holds_of
 from holdfast.client.receiving.credit.receive_credit import CREDIT_BYTES
 from holdfast.client.receiving.incoming import Incoming
 from holdfast.client.receiving.receive_options import PLAIN, Asked, ReceiveOptions, SubscribeOptions, condition, subscription
@@ -146,6 +148,20 @@ class Destination:
             fields = cast(EventFields, tracing.carried(None, fields))
         return await send_stream(session.parts, session.producer, self.name, self.KIND, content, progress, fields, allowed)
 
+    async def send_batch(self, batch: bytes | memoryview, *, timeout: float | None = None) -> Receipt:
+        """Send a batch as it is (`incoming.encoded()`), and wait until it is durable: its events keep ids, times and all else.
+
+        The receipt is that of its first event; the others have the positions behind it. Raises what a transaction raises.
+        """
+        session = self._session
+        session.check_open()
+        checks.same_loop(session.connection.loop)
+        allowed, passed, assembly = checks.seconds(timeout, session.connection.timeout), PassedBatch(batch), session.parts.new()
+        assembly.events.extend(passed, 0, passed.count)
+        assembly.add(passed.data, self.name, self.KIND)
+        answer = await assembly.commit([], allowed)
+        return passed.receipt_at(answer.entry, assembly.proof)
+
     def pipeline(self, *, timeout: float | None = None) -> Pipeline:
         """Send many without waiting for each: `async with destination.pipeline() as pipeline: await pipeline.send(…)`."""
         self._session.check_open()
@@ -166,7 +182,9 @@ def _receiver(
 ) -> Incoming:
     credit, credit_bytes = options.get("credit"), options.get("credit_bytes", CREDIT_BYTES)
     timeout, confirm = options.get("timeout"), options.get("confirm")
-    return Incoming(Receiver(session, name, kind, subscribed, credit, credit_bytes, timeout, asked, confirm))
+    held = options.get("held")
+    holds = None if held is None else holds_of(held)
+    return Incoming(Receiver(session, name, kind, subscribed, credit, credit_bytes, timeout, asked, confirm, holds))
 
 
 class Queue(Destination):

@@ -30,10 +30,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from holdfast.client import checks, tracing
+from holdfast.client.assembly.sent_batch import PassedBatch, SentBatch
 from holdfast.client.assembly.stream_sender import Progress, Source, add_stream
 from holdfast.client.checks import check_many, check_name
 from holdfast.client.reading.browser import BrowsedEvent
-from holdfast.client.receiving import recovery
+from holdfast.client.receiving.attachment import recovery
 from holdfast.client.receiving.received_event import Received
 from holdfast.client.sending.batch_builder import BatchBuilder, Kind
 from holdfast.client.sending.encoded_run import EncodedRun
@@ -41,6 +42,7 @@ from holdfast.client.sending.event_encoder import EventEncoder, Portion
 from holdfast.client.sending.outgoing import EventFields, prepare
 from holdfast.destination.command import RANGES_MAX
 from holdfast.errors import HoldfastError, OutcomeUnknown, Refused, TooLarge, TransactionAborted
+from holdfast.event import position
 from holdfast.event.position import Ranges
 from holdfast.wire.frame import SettledPart
 
@@ -90,6 +92,11 @@ class TransactionDestination:
         """Send what was encoded with the transaction. Waits only while too much of it is unsent."""
         await self._transaction.put(self.name, self._kind, portion)
 
+    async def send_batch(self, batch: bytes | memoryview) -> None:
+        """Send a batch as it is with the transaction (`incoming.encoded()`): its events keep ids, times and all else. Waits only
+        while too much is unsent."""
+        await self._transaction.put_batch(self.name, self._kind, PassedBatch(batch))
+
     async def send_stream(self, content: Source, /, *, progress: Progress | None = None, **fields: Unpack[EventFields]) -> None:
         """Send a large event with the transaction; see `Destination.send_stream`."""
         await self._transaction.put_stream(self.name, self._kind, content, progress, fields)
@@ -103,6 +110,7 @@ class Transaction:
         self._timeout = checks.seconds(timeout, session.connection.timeout)
         self._assembly = session.parts.new()
         self._builders: dict[str, BatchBuilder] = {}
+        self._sent: list[tuple[int, str, int]] = []  # the number of a part, its destination, how many events
         self._confirmed: dict[int, _Confirmed] = {}
         self._end = ""
         self._kept: list[Received] | None = None
@@ -152,7 +160,24 @@ class Transaction:
         made = builder.to_batch(self._session.source, self._session.ids)
         builder.let_bodies_go()
         self._assembly.events.extend(builder, 0, builder.count)
-        self._assembly.add(made, builder.destination, builder.kind)
+        self._add(made, builder.destination, builder.kind, builder.count)
+
+    def _add(self, batch: bytes | memoryview, destination: str, kind: Kind, events: int) -> None:
+        self._sent.append((self._assembly.add(batch, destination, kind), destination, events))
+
+    async def put_batch(self, destination: str, kind: Kind, passed: PassedBatch) -> None:
+        self._check_open()
+        if destination in self._builders:  # events that were sent before come before
+            self._seal(self._builders[destination])
+        self._assembly.events.extend(passed, 0, passed.count)
+        self._add(passed.data, destination, kind, passed.count)
+        await self._session.parts.room(self._assembly, self._timeout)
+
+    @property
+    def sent(self) -> tuple[SentBatch, ...]:
+        """After the commit: where its events are, batch by batch, in the order of sending. Large events are not among them."""
+        entries = self._assembly.entries
+        return tuple(SentBatch(where, position.of(entries.get(number, 0)), count) for number, where, count in self._sent)
 
     async def put_stream(
         self, destination: str, kind: Kind, source: Source, progress: Progress | None, fields: EventFields

@@ -2,7 +2,7 @@
 
     ┌──────────────── fixed head, 64 bytes ─────────────────┐
     │ version u8 │ flags u8 │ count u16 │ checksum u32      │   checksum: CRC-32C of everything but itself
-    │ priority u8 │ 0 u8 │ source length u16 │ not before, ms u64  (offset 8..)
+    │ priority u8 │ hops u8 │ source length u16 │ origin u32 │ not before, ms u64      (offset 8..; see `hops`)
     │ earliest expiry, ms u64 │ latest expiry, ms u64       │
     │ first id, 16 bytes big-endian                         │
     │ heads length u32 │ bodies length u32                  │
@@ -51,7 +51,7 @@ _BEGIN_NOTHING = bytes(each for each in range(256) if not (0x80 <= each <= 0x9F 
 # From this first id on, the ids of a batch may run past the last one.
 _LATE_ID = (_IDS_END - COUNT_MAX).to_bytes(16, "big")
 
-# version flags count checksum | priority 0 source_length (pad u32) | not_before earliest latest | first_id | heads bodies
+# version flags count checksum | priority hops source_length origin | not_before earliest latest | first_id | heads bodies
 _FIXED = struct.Struct("<BBHIBBHIQQQ16sII")
 _LENGTHS_OF_ONE = struct.Struct("<II")
 FIXED_LENGTH = _FIXED.size
@@ -72,20 +72,22 @@ def encode(
     earliest_expiry_ms: int = 0,
     latest_expiry_ms: int = 0,
     has_groups: bool = False,
+    hops: int = 0,
+    origin: int = 0,
 ) -> bytes:
     """The bytes of a batch. Heads were made by `event.encode_head`."""
     count = len(heads)
     if not 1 <= count <= COUNT_MAX or len(bodies) != count:
         raise ValueError(f"a batch has 1..{COUNT_MAX} events, each with head and body; got {count} and {len(bodies)}")
     flags = HAS_GROUPS * has_groups | HAS_EXPIRY * bool(latest_expiry_ms)
-    origin = source.encode()
+    own_source = source.encode()
     all_heads, all_bodies = (heads[0], bodies[0]) if count == 1 else (b"".join(heads), b"".join(bodies))
     lengths = _LENGTHS_OF_ONE.pack(len(all_heads), len(all_bodies)) if count == 1 else _lengths(heads, bodies)
     fixed = _FIXED.pack(
-        VERSION, flags, count, 0, priority, 0, len(origin), 0, not_before_ms, earliest_expiry_ms, latest_expiry_ms,
+        VERSION, flags, count, 0, priority, hops, len(own_source), origin, not_before_ms, earliest_expiry_ms, latest_expiry_ms,
         first_id.to_bytes(16, "big"), len(all_heads), len(all_bodies),
     )  # fmt: skip
-    return _sealed(fixed, b"".join((origin, lengths, all_heads, all_bodies)))
+    return sealed(fixed, b"".join((own_source, lengths, all_heads, all_bodies)))
 
 
 def _lengths(heads: Sequence[bytes], bodies: Sequence[bytes]) -> bytes:
@@ -94,7 +96,8 @@ def _lengths(heads: Sequence[bytes], bodies: Sequence[bytes]) -> bytes:
     return lengths.tobytes()
 
 
-def _sealed(fixed: bytes, rest: bytes) -> bytes:
+def sealed(fixed: bytes, rest: bytes | memoryview) -> bytes:
+    """A batch from its fixed head and all behind it, with its checksum."""
     checksum = crc32c.crc32c(rest, crc32c.crc32c(fixed[_COVERED_FROM:], crc32c.crc32c(fixed[:_CHECKSUM_AT])))
     return b"".join((fixed[:_CHECKSUM_AT], checksum.to_bytes(4, "little"), fixed[_COVERED_FROM:], rest))
 
@@ -218,7 +221,7 @@ def without_bodies(data: bytes | memoryview) -> bytes:
     heads_at = lengths_at + 8 * count
     fixed = bytes(view[:60]) + bytes(4)
     rest = b"".join((view[FIXED_LENGTH : lengths_at + 4 * count], bytes(4 * count), view[heads_at : heads_at + heads_length]))
-    return _sealed(fixed, rest)
+    return sealed(fixed, rest)
 
 
 class Batch:
@@ -226,7 +229,7 @@ class Batch:
 
     __slots__ = (
         "_bodies", "_bodies_at", "_data", "_heads", "_heads_at", "count", "earliest_expiry_ms", "first_id",
-        "flags", "latest_expiry_ms", "not_before_ms", "priority", "source",
+        "flags", "hops", "latest_expiry_ms", "not_before_ms", "origin", "priority", "source",
     )  # fmt: skip
 
     def __init__(self, data: bytes | memoryview) -> None:
@@ -234,7 +237,7 @@ class Batch:
         if len(view) < FIXED_LENGTH:
             raise BatchDamaged(f"a batch of {len(view)} bytes is shorter than its head; it was cut on the way")
         (
-            version, self.flags, self.count, _, self.priority, _, source_length, _, self.not_before_ms,
+            version, self.flags, self.count, _, self.priority, self.hops, source_length, self.origin, self.not_before_ms,
             self.earliest_expiry_ms, self.latest_expiry_ms, first_id, heads_length, bodies_length,
         ) = _FIXED.unpack_from(view)  # fmt: skip
         if version != VERSION:
@@ -274,6 +277,12 @@ class Batch:
     @property
     def data(self) -> memoryview:
         return self._data
+
+    @property
+    def trail(self) -> int:
+        """Its hops and its origin in one number, as selectors read them; 0 if nobody passed it on."""
+        trail: int = self.origin << 8 | self.hops
+        return trail
 
     @property
     def has_groups(self) -> bool:
@@ -343,7 +352,7 @@ class Batch:
                 self._data[self._bodies[first] : self._bodies[end]],
             )
         )
-        return _sealed(bytes(fixed), rest)
+        return sealed(bytes(fixed), rest)
 
 
 class UnreadBatch(Batch):

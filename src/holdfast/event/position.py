@@ -9,6 +9,7 @@ destinations: it means only the positions in it that its own destination has.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from operator import ge, gt
@@ -105,6 +106,17 @@ class Ranges:
                 taken = next(rest, None)
             if begin <= last:
                 made.add_last(begin, last)
+        return made
+
+    def common(self, others: Ranges) -> Ranges:
+        """The positions of these that are in the others, too. Each of the others costs a search."""
+        made, ends = Ranges(), self._ends
+        for first, last in others:
+            at = bisect_left(ends, first) & ~1
+            while at < len(ends) and ends[at] <= last:
+                if ends[at + 1] >= first:
+                    made.add_last(max(first, ends[at]), min(last, ends[at + 1]))
+                at += 2
         return made
 
     @property

@@ -138,6 +138,7 @@ class Attach(Message, frozen=True):
     ahead: bytes | None = None
     take_over: bool = False  # of a durable subscription for one: detach its present receiver, if it is the same user's
     limits: tuple[int, int, int] | None = None  # events, bytes, ms: past one of them the subscription is removed
+    keeps: bool = False  # it keeps what it is handed: it may come holding events, and nothing counts as delivered when it is gone
 
 
 class Credit(Message, frozen=True):
@@ -177,6 +178,7 @@ class Settle(Message, frozen=True):
     events: int = 0  # how many events it is about; 0: not said
     handed: int = 0  # as in Credit
     wait: Literal["", "back-off", "exact"] = ""  # of a release that the program said: without a delay, or with one
+    death: str = ""  # of a reject: the code of a death elsewhere, such as "expired"; an older server takes it for rejected
 
 
 class DetachReceiver(Message, frozen=True):

@@ -9,7 +9,7 @@ import pytest
 from holdfast.client.client_session import ClientSession
 from holdfast.client.connection.connection import Connection
 from holdfast.client.destination import Queue
-from holdfast.client.receiving import recovery
+from holdfast.client.receiving.attachment import recovery
 from holdfast.errors import LinkLost
 from holdfast.event.position import Ranges
 from holdfast.wire.frame import Answered, Attach, CloseSession, Credit, OpenSession, Settle

@@ -154,7 +154,7 @@ def test_what_no_producer_can_mean_is_refused(said: dict[str, int]) -> None:
 
 def test_a_source_that_is_no_text_is_refused_and_where_it_was_accepted_once_it_hides_nothing() -> None:
     data = encode(HEADS, BODIES, source="abc", first_id=1)
-    broken = batch_module._sealed(data[:FIXED_LENGTH], data[FIXED_LENGTH:].replace(b"abc", b"a\xffc"))
+    broken = batch_module.sealed(data[:FIXED_LENGTH], data[FIXED_LENGTH:].replace(b"abc", b"a\xffc"))
 
     with pytest.raises(BadEvent, match="not UTF-8"):
         verify(broken)

@@ -18,6 +18,7 @@ that is killed between `do` and the confirm does them again: with the same `aler
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -32,14 +33,27 @@ Complaint = tuple[str, str]  # a setting, and what is wrong with it
 
 
 class Surroundings:
-    """What actions of one program share. `shared` keeps a thing alive over a reload, such as counters."""
+    """What actions of one program share."""
 
     def __init__(self, program: str, folder: Path | None = None, secrets: Secrets | None = None) -> None:
         self.program = program
         self.folder = folder or Path()  # relative paths are meant from here
         self.secrets = secrets or Secrets(self.folder)
         self.metrics = ""  # the address at which counters are shown; "" for none
-        self.shared: dict[str, Any] = {}
+        self._shared: dict[str, Any] = {}
+        self._lock = threading.Lock()  # actions run in threads
+
+    def shared(self, name: str, make: Callable[[], Any]) -> Any:
+        """A thing that all actions share, such as counters. It is made once, and outlives a reload of the rules."""
+        with self._lock:
+            if name not in self._shared:
+                self._shared[name] = make()
+            return self._shared[name]
+
+    @property
+    def is_sharing(self) -> bool:
+        """Something was made that is shared."""
+        return bool(self._shared)
 
     def path(self, text: str) -> Path:
         return self.folder / Path(text).expanduser()

@@ -111,10 +111,7 @@ class Count(Action):
 
     def _shown(self) -> Counters:
         if self._counters is None:
-            shared = self.surroundings.shared
-            if SHARED not in shared:
-                shared[SHARED] = Counters(self.surroundings.metrics)
-            self._counters = shared[SHARED]
+            self._counters = self.surroundings.shared(SHARED, lambda: Counters(self.surroundings.metrics))
         return self._counters
 
     def _label(self, text: str, alert: Alert) -> str:

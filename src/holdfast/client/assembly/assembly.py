@@ -12,6 +12,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec.structs import replace
+
 from holdfast.client.receipt import EventIds, Receipts, naming
 from holdfast.client.sending.batch_builder import Kind
 from holdfast.destination import command
@@ -35,14 +37,24 @@ class Answer(NamedTuple):
 class Part:
     """One part, as it is sent, and sent again."""
 
-    __slots__ = ("assembly", "bound_for", "command", "is_fragment", "kind")
+    __slots__ = ("assembly", "bound_for", "command", "is_again", "is_fragment", "kind", "number")
 
-    def __init__(self, assembly: Assembly, kind: Kind, bound_for: str, is_fragment: bool, encoded: bytes) -> None:
+    def __init__(
+        self, assembly: Assembly, number: int, kind: Kind, bound_for: str, is_fragment: bool, encoded: bytes
+    ) -> None:  # fmt: skip
+        self.number = number
+        self.is_again = False  # it was sent on a link before
         self.bound_for = bound_for
         self.is_fragment = is_fragment
         self.assembly = assembly
         self.kind: Kind = kind
         self.command = encoded
+
+    def move_to(self, session: str) -> None:
+        """It is a part of an assembly of this session from now on."""
+        made, payload = command.decode(self.command)
+        assert isinstance(made, command.Part)
+        self.command = command.encode(replace(made, session=session), payload)
 
 
 class Assembly:
@@ -54,6 +66,7 @@ class Assembly:
         self.proof = (1, False)  # copies, is synced: certain of all parts
         self.event_id: int | str = 0  # of the large event in it
         self.events = Receipts()  # of all its events, for their ids
+        self.entries: dict[int, int] = {}  # where its parts lie, by their numbers; of those that were sent once
         self.is_replay = False  # of dead events: not deduplicated
         self.error: HoldfastError | None = None
         self.unsent = 0
@@ -63,6 +76,7 @@ class Assembly:
         self._outcome: asyncio.Future[Answer] | None = None
         self._token = 0
         self._was_asked = False
+        self._has_receipt = False
 
     # --- parts -------------------------------------------------------------------------------------------------------
 
@@ -79,18 +93,21 @@ class Assembly:
             is_replay=self.is_replay,
         )  # fmt: skip
         self.unsent += 1
-        self._all.put(Part(self, kind, bound_for, not destination, command.encode(made, payload)))
+        self._all.put(Part(self, self.parts, kind, bound_for, not destination, command.encode(made, payload)))
         return self.parts
 
     def check(self) -> None:
         if self.error is not None:
             raise self.error
 
-    def receipted(self, receipt: frame.Receipted | HoldfastError) -> None:
+    def receipted(self, part: Part, receipt: frame.Receipted | HoldfastError) -> None:
         if isinstance(receipt, HoldfastError):
             self.error = self.error or receipt
             return
         self.proof = (receipt.copies, receipt.is_synced)
+        self._has_receipt = True
+        if not part.is_again:  # otherwise this may be the repetition, which does not count
+            self.entries[part.number] = receipt.entry
 
     # --- deciding ----------------------------------------------------------------------------------------------------
 
@@ -187,6 +204,11 @@ class Assembly:
             self._all.forget(self)
 
     # --- links -------------------------------------------------------------------------------------------------------
+
+    @property
+    def may_be_repeated(self) -> bool:
+        """All its parts are still here, and no commit was asked: it can begin once more in another session."""
+        return not self._has_receipt and not self._was_asked and self.error is None
 
     def link_is_new(self) -> None:
         self._token = 0

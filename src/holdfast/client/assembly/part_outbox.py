@@ -98,7 +98,7 @@ class PartOutbox:
             return
         part.assembly.fragments_in_flight -= part.is_fragment
         if error is None or isinstance(error, HoldfastError):
-            part.assembly.receipted(error or done.result())
+            part.assembly.receipted(part, error or done.result())
         part.assembly.ask_if_due()
         self.flush()
 
@@ -142,6 +142,7 @@ class PartOutbox:
         """Go on, on a new link of the same session: send parts without a receipt again, in order, and ask for commits again."""
         wanted = [part for part in self._outbox.take_back() if part.assembly.error is None]
         for part in wanted:
+            part.is_again = True
             part.assembly.unsent += 1
         self._outbox.go_first(wanted)
         for assembly in list(self._pending.values()):
@@ -151,8 +152,22 @@ class PartOutbox:
         for assembly in list(self._pending.values()):
             assembly.ask_if_due()
 
+    def begin_anew(self, error: HoldfastError, *, may_repeat: bool) -> None:
+        """Go on in a new session: the server does not know the old one. It was away for long, or it died before it knew of it.
+
+        Assemblies of which the server has receipted nothing begin once more, if `may_repeat`; the others end with this error.
+        """
+        lost = [each for each in self._pending.values() if not (may_repeat and each.may_be_repeated)]
+        for assembly in [each for each in lost if each.parts or each.name in self._begun]:
+            self.drop(assembly)
+            assembly.give_up(error)
+        self._begun.clear()
+        for part in (*self._outbox.in_flight.values(), *self._outbox.waiting):
+            if part.assembly.error is None:
+                part.move_to(self.session.id)
+
     def give_up(self, error: HoldfastError) -> None:
-        """End all assemblies: the session is gone at the server, or closed here."""
+        """End all assemblies: the session is closed."""
         self._outbox.clear()
         for assembly in [each for each in self._pending.values() if each.parts or each.name in self._begun]:
             assembly.unsent = 0

@@ -145,7 +145,10 @@ class Session(Questions):
         """Give up all that the server forgot with the session. At once: the next link may be lost too, and then this session is
         resumed."""
         self.producer.begin_anew()
-        self.parts.give_up(TransactionAborted("the link was lost for so long that the server forgot the session; begin again"))
+        self.parts.begin_anew(
+            TransactionAborted("the link was lost for so long that the server forgot the session; begin again"),
+            may_repeat=not self.receivers,  # verdicts on what they held mean nothing any more
+        )
         for receiver in self.receivers.values():
             receiver.give_up()
 

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from holdfast.client import checks
 from holdfast.client.checks import ConfirmMode
+from holdfast.client.receiving.attachment.held import Held
 from holdfast.client.receiving.credit.receive_credit import ReceiveCredit
-from holdfast.client.receiving.held import Held
 from holdfast.client.receiving.receive_buffer import ReceiveBuffer
 from holdfast.client.receiving.received_batch import ReceivedBatch
 from holdfast.client.receiving.received_event import ReceivedEvent, ReceivedSlice

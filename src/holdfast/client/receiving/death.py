@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import holdfast.errors
 from holdfast.destination.command import RELEASE_REASON_LENGTH_MAX
+from holdfast.destination.state.dead import CODES
 from holdfast.errors import BadSetting
 from holdfast.wire.message_part import Death as TravellingDeath
 
@@ -55,6 +56,13 @@ def checked_reason(reason: str | BaseException) -> str:
     if not isinstance(reason, str) or not reason:
         raise BadSetting("a rejection needs a reason in words, or an exception, which is shown with the dead event")
     return _valid(reason, REASON_LENGTH_MAX)
+
+
+def checked_code(code: str) -> str:
+    """The code of a death elsewhere, with which an event is rejected here; "" for none."""
+    if code not in ("", *CODES):
+        raise BadSetting(f"no event dies of {code!r:.40}; there are {', '.join(CODES)}", setting="code")
+    return "" if code == "rejected" else code
 
 
 def release_reason(reason: str | BaseException) -> str:

@@ -14,14 +14,19 @@ async with queue.receive() as incoming:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Iterable
 from types import TracebackType
 from typing import Self
 
-from holdfast.client.receiving.received_batch import ReceivedBatch
-from holdfast.client.receiving.received_event import ReceivedEvent
+from holdfast.client.receiving.attachment.attachment import ranges_of
+from holdfast.client.receiving.death import checked_code, checked_reason
+from holdfast.client.receiving.received_batch import EncodedBatch, ReceivedBatch
+from holdfast.client.receiving.received_event import ReceivedEvent, checked_release
 from holdfast.client.receiving.receiver import Receiver
-from holdfast.errors import Closed
+from holdfast.errors import BadSetting, Closed
+from holdfast.event.position import Ranges
+
+Positions = Ranges | Iterable[tuple[int, int]]
 
 
 class Incoming:
@@ -44,6 +49,23 @@ class Incoming:
     def is_open(self) -> bool:
         """Events may still come."""
         return self._receiver.is_open
+
+    @property
+    def identity(self) -> str:
+        """The subscription in one text, as in `Extent`: one that is deleted and made again, or is of a server that was restored
+        from a backup, has another. "" before it is open."""
+        return self._receiver.attachment.identity
+
+    @property
+    def held(self) -> Ranges:
+        """The positions that it holds: handed over, or held from the beginning (`held=`), and no verdict is applied yet."""
+        return self._receiver.held.ranges()
+
+    @property
+    def lost(self) -> Ranges:
+        """Of the positions that it came holding (`held=`), those that are not its own: they are finished, or with another.
+        After a lost link, what was lost by that."""
+        return self._receiver.attachment.lost
 
     async def open(self) -> Self:
         """Begin to receive. `async with` does it."""
@@ -81,11 +103,43 @@ class Incoming:
                 return
             yield batch
 
+    async def encoded(self) -> AsyncIterator[EncodedBatch]:
+        """The batches as they came, unopened: `async for batch in incoming.encoded()`. For programs that pass them on.
+
+        Only in confirm mode "event". Events that expire on the way are not left out: the bytes say when they do.
+        """
+        check_unopened(self._receiver)
+        self._receiver.events()
+        self._receiver.buffer.is_unopened = True
+        while True:
+            try:
+                batch = EncodedBatch(*await self._receiver.mode.next_run(is_whole=True))
+            except Closed:
+                return
+            yield batch
+
     async def give_back_prefetched(self) -> None:
         """Give back, uncounted, what came ahead of use and was not handed out. More comes when it is asked for."""
         async with self._receiver.session.recovering:
             if self._receiver.is_open:
                 self._receiver.prefetch.give_back()
+
+    # --- verdicts by positions ---------------------------------------------------------------------------------------
+
+    def confirm(self, ranges: Positions) -> Ranges:
+        """Confirm events by their positions: what it came holding, and what the program was handed. Return those that it holds;
+        others are passed over. As every verdict it is noted at once, and travels together with others."""
+        return self._receiver.verdicts.decide("confirm", ranges_of(ranges))
+
+    def release(self, ranges: Positions, delay: float | None = None, reason: str | BaseException = "") -> Ranges:
+        """Give events back by their positions, as `event.release` does."""
+        return self._receiver.verdicts.decide("release", ranges_of(ranges), *checked_release(delay, reason))
+
+    def reject(self, ranges: Positions, reason: str | BaseException, code: str = "") -> Ranges:
+        """Refuse events for good by their positions, as `event.reject` does; with the code of a death elsewhere, if there was
+        one."""
+        told = (checked_reason(reason), checked_code(code))
+        return self._receiver.verdicts.decide("reject", ranges_of(ranges), None, *told)
 
     async def settled(self, timeout: float | None = None) -> None:
         """Wait until all verdicts so far are applied. Raises the first that was refused."""
@@ -94,3 +148,12 @@ class Incoming:
     def __repr__(self) -> str:
         of = f"subscription {self.subscription!r} of " if self.subscription else ""
         return f"Incoming(from {of}{self.destination!r}{'' if self.is_open else ', not open'})"
+
+
+def check_unopened(receiver: Receiver) -> None:
+    """BadSetting for a receiver that does not hand out unopened batches."""
+    if receiver.mode.name != "event":
+        raise BadSetting(
+            f"unopened batches are confirmed by the program, not in mode {receiver.mode.name!r}; receive with confirm='event'",
+            setting="confirm",
+        )

@@ -50,6 +50,7 @@ class ReceiveBuffer:
         self.is_delicate = False  # verdicts so far must be sent before the next event is handed out
         self.paused: tuple[int, int] | None = None  # index and count of the current slice, while nothing is handed out
         self.aside: list[Settlement] = []  # verdicts on events that cannot be handed out, to be sent
+        self.is_unopened = False  # slices are handed out as they came: nobody reads their heads, or looks for what has expired
         self.taker = RunTaker()
         self.destination = destination
         self._now_ms = now_ms
@@ -116,8 +117,8 @@ class ReceiveBuffer:
         return self.index < self.ready
 
     def is_expiring(self, received: ReceivedSlice) -> bool:
-        """Whether events of a slice may expire before they are handed out. Dead events do not."""
-        return received.batch.has_expiry and self.destination != DEAD
+        """Whether events of a slice may expire before they are handed out. Dead events do not, nor those of an unopened batch."""
+        return received.batch.has_expiry and self.destination != DEAD and not self.is_unopened
 
     def _set_expired_aside(self, current: ReceivedSlice) -> None:
         begin = self.index
@@ -146,6 +147,8 @@ class ReceiveBuffer:
         """The next slice. Dead events whose heads cannot be read are handed out too: they have nowhere else to go."""
         while self._slices:
             received = self._slices.popleft()
+            if self.is_unopened:
+                return received
             received.read_heads()
             if received.unreadable and self.destination != DEAD:
                 self._set_unreadable_aside(received, credit)

@@ -16,6 +16,7 @@ A named subscription is durable unless `durable=False` is said. It receives from
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple, TypedDict
 
 from holdfast.client.checks import ConfirmMode
@@ -24,6 +25,7 @@ from holdfast.destination.removal import NAMES as LIMIT_NAMES
 from holdfast.destination.removal import Limits
 from holdfast.destination.settings import duration_ms
 from holdfast.errors import BadName, BadPattern, BadSetting
+from holdfast.event.position import Ranges
 
 Match = Literal["name", "glob", "regex"]
 # Wildcards, with those of MQTT and AMQP: `Pattern` refuses those, and says what to write.
@@ -35,6 +37,7 @@ class _Pace(TypedDict, total=False):
     credit_bytes: int
     timeout: float | None
     confirm: ConfirmMode | None
+    held: Ranges | Iterable[tuple[int, int]] | Callable[[], Ranges | Iterable[tuple[int, int]]] | None
 
 
 class ReceiveOptions(_Pace, total=False):
@@ -44,6 +47,9 @@ class ReceiveOptions(_Pace, total=False):
     credit_bytes   and about so many bytes
     timeout        seconds to wait for the next event, then TimedOut; 0 takes only an event that is here, None waits for ever
     confirm        when an event counts as finished (`confirm_modes`); None for the mode of the session
+    held           of a program that keeps what it was handed on a disk of its own: positions that it has already, or a function
+                   that says which, asked again when everything begins anew. They are not sent again, and no delivery counts when
+                   the receiver is gone (`attachment`)
     selector       receive only events that match; the rest waits for others. It sees properties and attributes, not data
     """
 
@@ -98,6 +104,7 @@ class Asked(NamedTuple):
     ahead: bytes | None = None
     take_over: bool = False
     limits: Limits | None = None
+    keeps: bool = False
 
 
 PLAIN = Asked()

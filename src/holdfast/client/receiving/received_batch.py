@@ -3,15 +3,20 @@
 for event in batch     each event, with its own verdicts
 batch.data             the data of all of them
 batch.confirm()        confirm those on which the program has not decided one by one
+
+An encoded batch is not even opened: its bytes are passed on as they are (`incoming.encoded()`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator, Sequence
+from datetime import datetime
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from holdfast.client.receiving.received_event import Received, ReceivedEvent, ReceivedSlice
+from holdfast.event.event import from_microseconds
+from holdfast.event.hops import passed_on
 
 if TYPE_CHECKING:
     from holdfast.client.receiving.verdict_buffer import VerdictBuffer
@@ -115,3 +120,89 @@ class ReceivedBatch(Batch[ReceivedEvent]):
                 event.release(delay)
         verdicts: VerdictBuffer = self.slice.origin.verdicts
         return verdicts.noted
+
+
+class EncodedBatch:
+    """A batch as `async for batch in incoming.encoded()` hands it out: bytes, of which only the fixed head was read.
+
+    Ids, times, properties, priority, expiry and delay of its events are in the bytes, and travel with them: `send_batch` of a
+    destination, or of one in a transaction, takes them as they are.
+    """
+
+    __slots__ = ("data", "slice")
+
+    def __init__(self, received: ReceivedSlice, taken: range) -> None:
+        is_whole = len(taken) == received.events
+        self.slice = received if is_whole else received.part(taken.start, taken.stop)
+        self.data: memoryview | bytes = self.slice.batch.data
+
+    def __len__(self) -> int:
+        return self.slice.events
+
+    @property
+    def count(self) -> int:
+        """How many events it has."""
+        return self.slice.events
+
+    @property
+    def first(self) -> int:
+        """The position of its first event."""
+        return self.slice.first
+
+    @property
+    def last(self) -> int:
+        """The position of its last event."""
+        return self.slice.last
+
+    @property
+    def destination(self) -> str:
+        """Where it was sent; of a pattern, the topic."""
+        return self.slice.destination or str(self.slice.origin.destination)
+
+    @property
+    def accepted_at(self) -> datetime | None:
+        """When the server accepted it; None if an older release did not write that down."""
+        return from_microseconds(self.slice.accepted_us) if self.slice.accepted_us else None
+
+    @property
+    def deliveries(self) -> int:
+        """How often it was delivered before, as far as that counts."""
+        return self.slice.deliveries
+
+    @property
+    def redelivered(self) -> bool:
+        """It came back before."""
+        return self.slice.deliveries > 0 or self.slice.is_returned
+
+    @property
+    def hops(self) -> int:
+        """How often it was passed on; 0: its producer sent it here."""
+        return int(self.slice.batch.hops)
+
+    @property
+    def origin(self) -> int:
+        """The tag of the place from which it was passed on first (`holdfast.event.hops`); 0: of none."""
+        return int(self.slice.batch.origin)
+
+    @property
+    def is_large(self) -> bool:
+        """It is one large event, whose data is read and sent in pieces: `batch.events[0].open_stream()`, and `send_stream`."""
+        batch = self.slice.batch
+        return batch.count == 1 and not len(batch.bodies) and self.slice.head(0).large is not None
+
+    @property
+    def events(self) -> ReceivedBatch:
+        """Open it."""
+        return ReceivedBatch(self.slice, range(self.slice.events))
+
+    def passed_on(self, origin: int = 0) -> bytes:
+        """Its bytes with one hop more; and with this origin, if it has none yet."""
+        return passed_on(self.data, origin)
+
+    def confirm(self) -> Awaitable[None]:
+        """Say that the program has finished with all of it."""
+        verdicts: VerdictBuffer = self.slice.origin.verdicts
+        return verdicts.confirm_run(self.first, self.last, self.slice.generation)
+
+    def __repr__(self) -> str:
+        return f"EncodedBatch({self.count} events of {self.destination!r} from {self.first})"

@@ -19,17 +19,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from holdfast.client import checks
 from holdfast.client.checks import ConfirmMode
 from holdfast.client.link.waiters import Waiters, until_given_up
+from holdfast.client.receiving.attachment.attachment import Attachment, Holds
+from holdfast.client.receiving.attachment.held import Held
 from holdfast.client.receiving.confirm_modes import MODES
 from holdfast.client.receiving.credit.prefetch_watch import PrefetchWatch
 from holdfast.client.receiving.credit.receive_credit import ReceiveCredit
-from holdfast.client.receiving.held import Held
 from holdfast.client.receiving.receive_buffer import ReceiveBuffer, RunTaker
 from holdfast.client.receiving.receive_options import PLAIN, Asked
 from holdfast.client.receiving.received_event import ReceivedEvent, ReceivedSlice
@@ -45,10 +46,9 @@ from holdfast.errors import (
     OutcomeUnknown,
     Refused,
     SubscriptionInUse,
-    SubscriptionRemoved,
     TimedOut,
 )  # fmt: skip
-from holdfast.event.batch import Batch
+from holdfast.event.batch import Batch, UnreadBatch
 from holdfast.event.position import Ranges
 from holdfast.wire.frame import Attach, Buffer, DetachReceiver, Slice
 
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from holdfast.client.connection.session import Session
 
 NOT_OPEN = "the receiver is not open; use it inside `async with destination.receive() as incoming`"
-REMOVED = "subscription {!r} of {!r} was removed while there was no link; subscribe again for new events"
 
 
 class Receiver:
@@ -73,8 +72,10 @@ class Receiver:
         timeout: float | None,
         asked: Asked = PLAIN,
         confirm: ConfirmMode | None = None,
+        holds: Holds | None = None,
     ) -> None:
-        """`credit`: None for as much as the program needs. `confirm`: the mode, if it is not the session's."""
+        """`credit`: None for as much as the program needs. `confirm`: the mode, if it is not the session's. `holds`: of a
+        keeper."""
         name = session.confirm if confirm is None else checks.confirm_mode(confirm)
         make_mode, pace = MODES[name]
         self.session, self.destination, self.subscription = session, destination, subscription
@@ -87,10 +88,9 @@ class Receiver:
         self.mode = make_mode(session, name, pace, self.buffer, self.credit, self._until_one_is_here, timeout)
         self.outbox = VerdictOutbox(session, self.number, destination, self.held, self.end, self.buffer.handed_last)
         self.verdicts = VerdictBuffer(session.connection.loop, self.outbox, self.held, self.mode, self._refusal)
-        self._kind, self._asked = kind, asked
+        self.attachment = Attachment(session, self.number, destination, kind, subscription, asked, self.held, holds)
         self._end: HoldfastError | None = Closed(NOT_OPEN)
         self._was_opened = False
-        self._made_at = 0  # which subscription of this name it is; 0 where the server does not say
         self._waiters = Waiters()  # for an event, or the end
         self.is_recovered = False  # the program gave everything back itself, by recovering
 
@@ -106,10 +106,12 @@ class Receiver:
             raise Closed("a receiver is opened once; receive again for another")
         self.buffer.taker = taker or self.buffer.taker
         deadline = self.session.connection.deadline(self.session.connection.timeout)
+        self.attachment.begin()
         while True:
             try:
                 asked_s = self._loop.time()
-                self._attached(await self.session.ask_again(self.attaching, deadline - asked_s))
+                answer = await self.session.ask_again(self.attaching, deadline - asked_s)
+                self.attachment.lose(self.attachment.attached(answer))
                 self.credit.window.note_round_trip(self._loop.time() - asked_s)
                 break
             except OutcomeUnknown:
@@ -158,42 +160,28 @@ class Receiver:
                 raise
 
     def _release_seen(self, others: Iterable[tuple[int, int]]) -> None:
-        """Release what is held and was seen by the program, but for these others."""
+        """Release what is held and was seen by the program, but for these others. What a keeper holds goes back uncounted."""
         seen = self.held.copy()
         for first, last in (*self.buffer.untaken(), *others):
             seen.remove(first, last)
         if seen:
-            self.outbox.settle(Settlement("release", seen.ranges()))
+            self.outbox.settle(Settlement("release", seen.ranges(), is_counted=not self.attachment.is_keeping))
 
     # --- attaching ---------------------------------------------------------------------------------------------------
 
     def attaching(self, token: int) -> Attach:
         """The frame that says what the receiver holds."""
-        held = self.held.copy()
-        for first, last in self.outbox.given_back():
-            held.remove(first, last)
-        holding = held.ranges().to_bytes()
-        made = Attach(token, self.number, self.destination, self._kind, self.subscription, holding, *self._asked)
-        return msgspec.structs.replace(made, ahead=self.buffer.ahead_in_order())
+        return self.attachment.frame(token, self.outbox.given_back(), self.buffer.ahead_in_order())
 
     async def _attach_again(self, deadline: float) -> Ranges:
         """Attach on a new link; the events that it holds no longer."""
-        # It was replaced, or taken over, once: a later change is another program's wish.
-        self._asked = self._asked._replace(replace=False, take_over=False)
+        self.attachment.is_again()
         while True:
             try:
-                return self._attached(await self.session.ask_now(self.attaching, deadline, self.session.number))
+                answer = await self.session.ask_now(self.attaching, deadline, self.session.number)
+                return self.attachment.attached(answer)
             except SubscriptionInUse as problem:  # our own former session may still be on its way out
                 await until_given_up(problem, deadline)
-
-    def _attached(self, answer: Any) -> Ranges:
-        """The events that it holds no longer. SubscriptionRemoved if its durable subscription was gone, and is made anew."""
-        told = answer if isinstance(answer, dict) else {}
-        before, self._made_at = self._made_at, told.get("made_at", 0)
-        if before and self._made_at != before and self.subscription and self._asked.is_durable:
-            self.session.detach_later(self.number)
-            raise SubscriptionRemoved(REMOVED.format(self.subscription, self.destination), subscription=self.subscription)
-        return Ranges.from_bytes(told.get("lost", b""))
 
     # --- handing out -------------------------------------------------------------------------------------------------
 
@@ -279,7 +267,7 @@ class Receiver:
         view, at, generation = memoryview(body), 0, self.verdicts.generation
         try:
             for each in slices:
-                batch = Batch(view[at : at + each.length])
+                batch = (UnreadBatch if self.buffer.is_unopened else Batch)(view[at : at + each.length])
                 batch.check()
                 if batch.count != each.events:
                     raise BatchDamaged(f"a slice of {each.events} events came with {batch.count}; it was mixed up on the way")
@@ -330,6 +318,10 @@ class Receiver:
         self._discard(
             Detached(f"the link was lost for so long that what was held of {self.destination!r} went to others; discard it")
         )
+        try:
+            self.attachment.begin()
+        except HoldfastError as problem:
+            self.end(problem)
 
     async def resume(self, deadline: float) -> None:
         """Attach again on a new link, with what is held, and credit for what may come.
@@ -350,6 +342,7 @@ class Receiver:
             for first, last in self.buffer.lose(lost):
                 self.held.remove(first, last)
             self.outbox.lose(lost)
+            self.attachment.lost = lost
         self.credit.count_anew(self.buffer.unused())
         if self.is_taking:
             self.credit.grant()

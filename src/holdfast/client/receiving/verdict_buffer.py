@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from holdfast.client.receiving.held import Held
+from holdfast.client.receiving.attachment.held import Held
 from holdfast.errors import HoldfastError, Refused
 from holdfast.event.position import Ranges
 
@@ -35,7 +35,7 @@ class Settlement(NamedTuple):
     delay_ms: int = 0
     reason: str = ""
     is_counted: bool = True
-    code: Code = ""
+    code: str = ""  # that of a `Code`, or of a death elsewhere
     events: int = 0  # how many it is about; 0: nobody wants to hear which of them came too late
     number: int = 0  # counts the settlements of its receiver, once it was sent
     wait: Literal["", "back-off", "exact"] = ""  # of a release that the program said: without a delay, or with one
@@ -55,7 +55,7 @@ class VerdictRanges:
         self.end = -1  # of the confirmed range that grows; -1 when none does
         self._begin = 0
         self._confirmed: list[tuple[int, int]] = []
-        self._others: dict[tuple[Verdict, int | None, str, Code], list[tuple[int, int]]] = {}
+        self._others: dict[tuple[Verdict, int | None, str, str], list[tuple[int, int]]] = {}
         self._adjoining: dict[int, int] = {}  # first of a slice: last of the slice it adjoins
         self._newest = 0
 
@@ -91,17 +91,24 @@ class VerdictRanges:
         self._others.setdefault((verdict, delay_ms, reason, code), []).append((position, position))
         self.noted += 1
 
+    def note_ranges(self, verdict: Verdict, ranges: Ranges, delay_ms: int | None, reason: str, code: str = "") -> None:
+        """Note a verdict on every position of these ranges; all are held."""
+        for first, _ in ranges:
+            self._adjoining.pop(first, None)
+        self._others.setdefault((verdict, delay_ms, reason, code), []).extend(ranges)
+        self.noted += ranges.count
+
     def take(self) -> list[Settlement]:
         """Take out everything that is noted, to send it now."""
         self._close_range()
         made = []
         if self._confirmed:
-            others = sum(map(len, self._others.values()))
+            others = sum(last - first + 1 for positions in self._others.values() for first, last in positions)
             made.append(Settlement("confirm", Ranges.gather(self._confirmed), events=self.noted - others))
         for (verdict, delay_ms, reason, code), positions in self._others.items():
             wait: Literal["back-off", "exact"] = "back-off" if delay_ms is None else "exact"
             which = Ranges.gather(positions)
-            made.append(Settlement(verdict, which, delay_ms or 0, reason, code=code, events=len(positions), wait=wait))
+            made.append(Settlement(verdict, which, delay_ms or 0, reason, code=code, events=which.count, wait=wait))
         self._confirmed = []
         self._others = {}
         self.noted = 0
@@ -184,6 +191,20 @@ class VerdictBuffer:
             self._ranges.note(verdict, position, delay_ms, reason, code)
             self._flush_soon()
         return self.noted
+
+    def decide(
+        self, verdict: Verdict, ranges: Ranges, delay_ms: int | None = None, reason: str = "", code: str = ""
+    ) -> Ranges:  # fmt: skip
+        """Decide on positions that are held, whether they were handed over or the receiver came holding them; which they are."""
+        about = Ranges.gather(self._held.within(ranges))
+        for first, last in about:
+            self._mode.forget(first, last)
+        if verdict == "confirm":
+            self.confirm_ranges(about)
+        elif about:
+            self._ranges.note_ranges(verdict, about, delay_ms, reason, code)
+            self._flush_soon()
+        return about
 
     def lock(self, position: int, generation: int) -> None:
         """From now on a transaction decides on this event."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from holdfast.client.link.outbox import Outbox
-from holdfast.client.receiving.held import Held
-from holdfast.client.receiving.verdict_buffer import Settlement, VerdictRanges
+from holdfast.client.receiving.attachment.held import Held
+from holdfast.client.receiving.verdict_buffer import Code, Settlement, VerdictRanges
 from holdfast.destination.command import RANGES_MAX
 from holdfast.errors import AlreadyFinished, Detached, HoldfastError, LinkLost, OutcomeUnknown, Unreachable
 from holdfast.event.position import Ranges
@@ -99,7 +99,7 @@ class VerdictOutbox:
         self._session.say(
             Settle(
                 token, self._receiver, settlement.verdict, settlement.ranges.to_bytes(), self.verdicts.highest,
-                settlement.delay_ms, settlement.is_counted, settlement.reason, settlement.code,
+                settlement.delay_ms, settlement.is_counted, settlement.reason, **_code_of(settlement),
                 number=settlement.number, events=settlement.events, handed=self._handed(),
                 wait=settlement.wait,
             )
@@ -243,3 +243,8 @@ class VerdictOutbox:
             f"verdict ({unsettled.told()}); discard what was done for them, the other verdicts are applied"
         )
         raise type(error)(error.sentence, **{**error.fields, "positions": list(unsettled), "events": unsettled.count})
+
+
+def _code_of(settlement: Settlement) -> dict[str, Any]:
+    """The code in the field that has it: an older server knows those of a worker and of a broken head alone."""
+    return {"code": settlement.code} if settlement.code in get_args(Code) else {"death": settlement.code}

@@ -82,6 +82,7 @@ class Receiver:
         self.newest = 0  # the last position it was handed
         self.prefetched = Prefetched()
         self.is_telling = False  # its client says how far it has handed out, and asks for more (see `crash_care`)
+        self.is_keeping = False  # nothing that it was handed counts as delivered when it is gone
         self.is_at_work = False
         self.is_in_line = False
         self.is_passed_over = False  # it takes nothing for the moment, whatever its credit

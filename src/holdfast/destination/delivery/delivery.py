@@ -66,7 +66,15 @@ class Delivery:
 
     # --- holders and their credit ------------------------------------------------------------------------------------
 
-    def attach(self, holder: Holder, held: Ranges, selector: str = "", prefetched: Iterable[Span] | None = None) -> Ranges:
+    def attach(
+        self,
+        holder: Holder,
+        held: Ranges,
+        selector: str = "",
+        prefetched: Iterable[Span] | None = None,
+        *,
+        is_keeping: bool = False,
+    ) -> Ranges:
         """A holder attaches, or attaches again, holding these. Others that it was thought to hold are delivered again.
 
         `prefetched` are those that its program was not handed, in order; None where the client does not say: then it has all of
@@ -86,7 +94,8 @@ class Delivery:
                     self._state.hold(receiver, low, high)
                     self._state.read_first(receiver, low, high)
                     kept.append((low, high))
-        receiver.is_telling = prefetched is not None
+        receiver.is_keeping = is_keeping
+        receiver.is_telling = prefetched is not None and not is_keeping
         said = kept if prefetched is None else prefetched
         receiver.prefetched = Prefetched((first, last) for first, last in said if first >> INDEX_BITS == last >> INDEX_BITS)
         lost = held.without(Ranges.gather(kept))
@@ -125,9 +134,9 @@ class Delivery:
 
     def seen(self, holder: Holder) -> Ranges:
         """The events it holds that its program was handed, as far as its client has said, and the next one, which the program may
-        be working on. If the holder dies, these were delivered once more (rule 5)."""
+        be working on. If the holder dies, these were delivered once more (rule 5). None of one that keeps what it is handed."""
         receiver = self._receivers.get(holder)
-        if receiver is None:
+        if receiver is None or receiver.is_keeping:
             return Ranges()
         seen: Runs[bool] = Runs()
         for first, last in self._held_by(receiver):

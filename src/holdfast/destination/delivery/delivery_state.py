@@ -84,18 +84,24 @@ class DeliveryState:
         if selector not in self.views:
             self.views[selector] = view = View(selector, self._backlog)
             if self._has_groups:
-                self._show_what_came_back(view)
+                self._delay_grouped()
+            self._show_what_came_back(view)
         return self.views[selector]
 
-    def _show_what_came_back(self, view: View) -> None:
-        """A new view must know which events of a group wait again before it offers any of that group."""
+    def _delay_grouped(self) -> None:
+        """Events of a group that wait for a time are known as such before any other of that group is offered."""
         for first, last, not_before_ms in list(self._backlog.history.not_before):
             if is_grouped(self._backlog.lane_of(first >> INDEX_BITS)) and not self.positions.over(first, last):
                 self.delay(first, last, not_before_ms)
+
+    def _show_what_came_back(self, view: View) -> None:
+        """A new view reads what waits again before what is new; events of a group even before anybody has credit."""
         for first, last, state in self.positions:
-            is_back = state is RETURNED or isinstance(state, Delayed)
-            if is_back and is_grouped(self._backlog.lane_of(first >> INDEX_BITS)):
+            number = self._backlog.lane_of(first >> INDEX_BITS)
+            if is_grouped(number) and (state is RETURNED or isinstance(state, Delayed)):
                 view.read_first(first, last)
+            elif state is RETURNED:
+                view.came_back(number, first, last)
 
     def leave(self, receiver: Receiver) -> None:
         self._plain.pop(receiver, None)
@@ -171,7 +177,7 @@ class DeliveryState:
         self.forget(first, last)
         if self.views:
             for view in self.views.values():
-                view.groups.finish(first, last)
+                view.finish(first, last)
 
     def put_back(self, first: int, last: int, not_before_ms: int) -> None:
         """These wait again: at once, or from a time that the backlog or the caller names. Give up those delivered too often."""

@@ -6,12 +6,11 @@ Receivers with the same selector share one view. Receivers without one share the
 everything else straight from its lane (see `handout`). A view reads ahead only while one of its receivers has credit, and at
 most MATCHES_MAX events that match: past that, groups whose receivers have no credit do hold up the others of the same view.
 
-Events that come back behind a scan are read again. Until the answer is there, nothing goes out that comes after them.
+Events that come back are read next, wherever the scan is. Until the answer is there, nothing else goes out.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ from holdfast.destination.batch_traits import LANES, is_grouped, priority_of
 from holdfast.destination.delivery.credit import Receiver
 from holdfast.destination.delivery.delay_index import DelayIndex
 from holdfast.destination.delivery.groups import Groups
+from holdfast.destination.delivery.returned_heads import URGENT, ReturnedHeads
 from holdfast.event.position import INDEX_BITS, INDEX_MASK
 
 # Events that match and wait for a receiver: enough that other groups flow while one receiver is slow, and a bound.
@@ -49,7 +49,7 @@ class Found(NamedTuple):
 class _Asked(NamedTuple):
     priority: int
     place: int
-    is_again: bool  # it is behind the scan
+    is_again: bool  # it came back: the scan has passed it, or will read it once more
 
 
 class Scan:
@@ -96,7 +96,7 @@ class View:
         self.groups = Groups()
         self._backlog = backlog
         self._scans: dict[int, Scan] = {}
-        self._again: list[tuple[int, int, int, int]] = []  # heap: priority, negative; place, first, last
+        self._returned = ReturnedHeads(backlog.place_of)
         self._asked: dict[HeadRead, _Asked] = {}
         self._asked_again = 0
         self._asked_events = 0
@@ -139,26 +139,29 @@ class View:
             scan.is_at_end = False
 
     def came_back(self, lane: int, first: int, last: int) -> None:
-        """These wait again. If the scan has not come to them yet, it will."""
-        place = self._backlog.place_of(first)
-        scan = self._scans.get(lane)
-        if scan is not None and place < scan.place:
-            heapq.heappush(self._again, (-scan.priority, place, first, last))
+        """These wait again, and go before what is new, even if the scan has not come to them yet."""
+        if self.covers(lane):
+            self._returned.put(-priority_of(lane), first, last)
 
     def read_first(self, first: int, last: int) -> None:
         """Read these before anything else goes out: a receiver came and holds them already."""
-        heapq.heappush(self._again, (-LANES, self._backlog.place_of(first), first, last))
+        self._returned.put(URGENT, first, last)
+
+    def finish(self, first: int, last: int) -> None:
+        self.groups.finish(first, last)
+        self._returned.forget(first, last)
 
     def head_reads(self, count: int, readable: Readable, is_free: Callable[[int, int], list[tuple[int, int]]]) -> list[HeadRead]:
         """The heads to be read next, for receivers that have credit."""
         made: list[HeadRead] = []
-        if not self.credit and not (self._again and self._again[0][0] == -LANES):
+        if not self.credit and not self._returned.is_urgent:
             return made
         room = min(count, READS_MAX - len(self._asked))
-        while self._again and len(made) < room:
-            descent, place, first, last = heapq.heappop(self._again)
+        while self._returned and len(made) < room:
+            descent, place, parts = self._returned.take()
             made += [
                 self._ask(begin, end, _Asked(-descent, place, True))
+                for first, last in parts
                 for low, high in is_free(first, last)
                 for begin, end in _pieces(low, high)
             ]
@@ -214,7 +217,7 @@ class View:
 
         None when everything is known, or MATCHES_MAX events are.
         """
-        if self._again or self._asked_again or any(reads for above, reads in self._asked_of.items() if above > priority):
+        if self._returned or self._asked_again or any(reads for above, reads in self._asked_of.items() if above > priority):
             return -1
         places = [self._asked[head_read].place for head_read in self._asked_of.get(priority, ())][:1]
         for scan in self.scans():
@@ -226,14 +229,14 @@ class View:
 
     @property
     def due_at_ms(self) -> int | None:
-        if len(self._again) >= READS_MAX:
+        if len(self._returned) >= READS_MAX:
             return None
         return min((at for scan in self._scans.values() if (at := scan.delays.due_at_ms) is not None), default=None)
 
     def take_due(self, now_ms: int) -> Iterator[int]:
         """Take out the slots of this view's scans whose time has come; as many as can be read soon."""
         for scan in self._scans.values():
-            while len(self._again) < READS_MAX and (slot := scan.delays.take_due(now_ms)) is not None:
+            while len(self._returned) < READS_MAX and (slot := scan.delays.take_due(now_ms)) is not None:
                 yield slot
 
 

@@ -32,12 +32,13 @@ from holdfast.destination.backlog.runs import Run, Runs, bits, runs_of
 from holdfast.destination.effect import Effect, Finished, Placed, Returned
 from holdfast.destination.name import DEAD
 from holdfast.destination.settings import Settings
-from holdfast.destination.state.queue import EVERYTHING, Queue, Taken
+from holdfast.destination.state.queue import EVERYTHING, EXPIRED, Queue, Taken
 from holdfast.event import position
 from holdfast.event.position import Ranges
 
 # The code of a death by the redelivery limit.
 REDELIVERED = "redelivered"
+CODES = (EXPIRED, REDELIVERED, "failed", "rejected", "no-destination", "deleted", "unreadable")
 
 
 class Death(NamedTuple):

@@ -4,6 +4,7 @@
     group correlation_id reply_to                           text
     time expires_at                                         whole milliseconds since 1970, UTC
     priority                                                0 to 9
+    holdfast_hops holdfast_origin                           how often relays passed it on, and the tag of where that began
     JMSMessageID JMSTimestamp JMSCorrelationID JMSType JMSPriority JMSXGroupID       the same by their names in JMS
     JMSDeliveryMode                                         always 'PERSISTENT'
 
@@ -27,7 +28,7 @@ class Kind(Enum):
 
 
 class Attribute(NamedTuple):
-    """`fields` are read from the event's head; `source` is Python over `head`, `source`, `id_number` and `priority`."""
+    """`fields` are read from the event's head; `source` is Python over `head`, `source`, `id_number`, `priority` and `trail`."""
 
     kind: Kind
     source: str
@@ -52,6 +53,12 @@ _OWN = {
     "reply_to": _text("reply_to"),
     "expires_at": Attribute(Kind.NUMBER, "head.expires_at_ms or None", ("expires_at_ms",)),
 }
+# Of a batch that relays passed on (`event.hops`). An older release takes these for properties that no event has: NULL, as here if
+# nobody passed it on.
+_RELAYED = {
+    "holdfast_hops": Attribute(Kind.NUMBER, "trail & 255 or None"),
+    "holdfast_origin": Attribute(Kind.NUMBER, "trail >> 8 or None"),
+}
 _JMS = {
     "JMSMessageID": _OWN["id"],
     "JMSTimestamp": _OWN["time"],
@@ -61,7 +68,7 @@ _JMS = {
     "JMSXGroupID": _OWN["group"],
     "JMSDeliveryMode": Attribute(Kind.TEXT, "'PERSISTENT'"),
 }
-ATTRIBUTES = _OWN | _JMS
+ATTRIBUTES = _OWN | _RELAYED | _JMS
 
 
 def unknown_jms_name(name: str) -> str | None:

@@ -2,7 +2,7 @@
 
 `amount > 100 AND region = 'eu'` becomes
 
-    def holds(head, source, id_number, priority):
+    def holds(head, source, id_number, priority, trail):
         properties = head.properties or nothing
         v0 = properties.v0
         v1 = properties.v1
@@ -170,8 +170,8 @@ def _compared(value: str, operator: str, literal: bool | int | float | str) -> s
 class Compiled:
     """A condition as functions.
 
-    `read` decodes the needed fields of a head; `holds(head, source, id_number, priority)` says whether the condition is TRUE. An
-    event costs at most `event_cost`, and `byte_cost` for each byte of its head.
+    `read` decodes the needed fields of a head; `holds(head, source, id_number, priority, trail)` says whether the condition is
+    TRUE. An event costs at most `event_cost`, and `byte_cost` for each byte of its head.
     """
 
     __slots__ = ("_condition", "_in_steps", "byte_cost", "event_cost", "holds", "read", "reading_cost")
@@ -180,15 +180,15 @@ class Compiled:
         writer = Writer()
         known = _made(writer, condition)
         self.read: Callable[[bytes | memoryview], Any] = known["read"]
-        self.holds: Callable[[Any, str, int, int], bool] = known["holds"]
+        self.holds: Callable[[Any, str, int, int, int], bool] = known["holds"]
         self.event_cost = _EVENT_COST + _LEAF_COST * writer.leaves
         self.reading_cost = 1 + len(writer.variables) // _NAMES_OF_ONE_COST
         self.byte_cost = self.reading_cost + writer.cost_of_letter
         self._condition = condition
-        self._in_steps: Callable[[Any, str, int, int], Steps] | None = None
+        self._in_steps: Callable[[Any, str, int, int, int], Steps] | None = None
 
     @property
-    def holds_in_steps(self) -> Callable[[Any, str, int, int], Steps]:
+    def holds_in_steps(self) -> Callable[[Any, str, int, int, int], Steps]:
         """As `holds`, a generator that yields the cost of each step. Made when the first large event comes."""
         if self._in_steps is None:
             # The yield makes it a generator, whatever the condition.
@@ -200,7 +200,7 @@ class Compiled:
 def _made(writer: Writer, condition: Node, before: str = "") -> dict[str, Any]:
     answer = writer.is_so(condition)
     loading = _loading(writer.variables)
-    source = "\n    ".join(("def holds(head, source, id_number, priority):", *loading, f"return {before}{answer}\n"))
+    source = "\n    ".join(("def holds(head, source, id_number, priority, trail):", *loading, f"return {before}{answer}\n"))
     properties_type = _properties_type(writer.variables)
     known = writer.known | {"to_text": to_text, "nothing": properties_type()}
     known["read"] = msgspec.msgpack.Decoder(_head_type(writer.variables, properties_type)).decode

@@ -29,6 +29,7 @@ class View(NamedTuple):
     source: str = ""
     id_number: int = 0
     priority: int = PRIORITY_DEFAULT
+    trail: int = 0  # of its batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +76,20 @@ class Selector:
             head = compiled.read(view.head)
         except NOT_READABLE:
             return False
-        return compiled.holds(head, view.source, view.id_number, view.priority)
+        return compiled.holds(head, view.source, view.id_number, view.priority, view.trail)
 
     def select(self, batch: Batch, indexes: Iterable[int]) -> list[int]:
         """The events among these of a batch that match, in the order asked. Reads heads, and no bodies."""
         compiled = self.ready()
         read, holds = compiled.read, compiled.holds
-        source, first_id, priority = batch.source, batch.first_id, batch.priority
+        source, first_id, priority, trail = batch.source, batch.first_id, batch.priority, batch.trail
         found = []
         for index in indexes:
             try:
                 head = read(batch.head(index))
             except NOT_READABLE:
                 continue
-            if holds(head, source, first_id + index, priority):
+            if holds(head, source, first_id + index, priority, trail):
                 found.append(index)
         return found
 
@@ -127,7 +128,8 @@ class Selector:
             return False
         finally:
             yield compiled.event_cost + len(head) * compiled.reading_cost
-        return (yield from compiled.holds_in_steps(read, batch.source, batch.first_id + index, batch.priority))
+        whose = (batch.source, batch.first_id + index, batch.priority, batch.trail)
+        return (yield from compiled.holds_in_steps(read, *whose))
 
 
 @lru_cache(maxsize=KEPT_READY_MAX)

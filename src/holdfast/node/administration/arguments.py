@@ -237,6 +237,18 @@ class More(OfSubscription, frozen=True, kw_only=True):
     wait_ms: int = 0
 
 
+class Outcomes(OfSubscription, frozen=True, kw_only=True):
+    """Without a subscription: of all who count for the destination. `ranges` as they travel."""
+
+    ranges: bytes
+    wait_ms: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.match != "name" and not self.subscription:
+            raise BadSetting("name the subscription of the pattern; the topics it matches are asked about one by one")
+
+
 class ConfirmUpTo(OfSubscription, frozen=True, kw_only=True):
     place: int
 
@@ -295,6 +307,7 @@ ACTIONS: Mapping[str, type[Arguments]] = {
     "subscriptions": Subscriptions,
     "extent": Extent,
     "more": More,
+    "outcomes": Outcomes,
     "confirm_up_to": ConfirmUpTo,
     "list": List,
     "all_subscriptions": AllSubscriptions,
@@ -359,6 +372,7 @@ def _said(annotation: Any) -> str:
         str | None: "text",
         str | float | None: "a duration such as 10m, or a number of seconds",
         list[str]: "a list of texts",
+        bytes: "ranges of positions, as bytes",
         tuple[str, str]: "a topic and a name",
     }
     return words.get(annotation, "something else")

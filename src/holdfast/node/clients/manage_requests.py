@@ -34,6 +34,7 @@ from holdfast.node.login.permission import (
     visible_subscriptions,
 )
 from holdfast.node.reading.extents import checked_place
+from holdfast.node.reading.outcome_waiters import QUESTION as OUTCOMES
 from holdfast.node.reading.place_readers import ASKED_BY_CLIENTS
 from holdfast.session.session import ReceiverPlace, Session
 from holdfast.wire import frame
@@ -54,7 +55,7 @@ def manage(request: Request, message: frame.Manage) -> None:
     check_arguments(request.session, asked)
     if action in _IN_STEPS:
         _IN_STEPS[action](request, asked)
-    elif action in QUESTIONS or action in ASKED_BY_CLIENTS:
+    elif action in QUESTIONS or action in ASKED_BY_CLIENTS or action == OUTCOMES:
         request.ask(action, asked)
     else:
         request.submit(COMMANDS[action](asked, request.manager.now_ms()))

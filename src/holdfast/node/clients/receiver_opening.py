@@ -134,7 +134,8 @@ class ReceiverOpening:
             self._request.failed(Closed("the session was closed meanwhile; connect again"))
             return
         session.open_receiver(message.receiver, self._place)
-        self._manager.tell_messages(Holding(self._manager.subject, session.id, message.receiver, self._held, self._ahead))
+        holding = (self._manager.subject, session.id, message.receiver, self._held, self._ahead, message.keeps)
+        self._manager.tell_messages(Holding(*holding))
         token = self._manager.next_token(self._attached, self._not_attached)
         selector = message.selector if message.kind == "queue" and message.selector.strip() else ""
         made = command.Attach(

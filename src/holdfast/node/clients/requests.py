@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.bus.message import HandedOn
 from holdfast.channel.channel import Receipt
 from holdfast.destination import command, name
+from holdfast.destination.state.dead import CODES
 from holdfast.errors import AccessDenied, HoldfastError, ProtocolError
 from holdfast.event.position import Ranges
 from holdfast.node import supervision
@@ -186,6 +187,8 @@ def _settle(request: Request, message: frame.Settle) -> None:
         raise ProtocolError(f"a delay of {message.delay_ms} ms is not possible; give one up to {DELAY_MS_MAX}")
     if not (0 <= message.number <= SEQUENCE_MAX and 0 <= message.events <= SEQUENCE_MAX):
         raise ProtocolError(f"no receiver has given verdict {message.number} on {message.events} events; its client is broken")
+    if message.death and message.death not in CODES:
+        raise ProtocolError(f"no event dies of {message.death!r:.40}; there are {', '.join(CODES)}")
     manager, session = request.manager, request.session
     place = session.receiver(message.receiver)
     ranges = read_ranges(message.ranges)
@@ -200,7 +203,7 @@ def _settle(request: Request, message: frame.Settle) -> None:
             not_before = manager.now_ms() + message.delay_ms if message.delay_ms > 0 else 0
             told = (message.wait, command.OFTEN_MS, message.reason[: command.RELEASE_REASON_LENGTH_MAX])
             return command.Release(*where, not_before, message.is_counted, origin, token, manager.now_ms(), which, *told)
-        return command.Reject(*where, message.reason, origin, token, manager.now_ms(), message.code, which)
+        return command.Reject(*where, message.reason, origin, token, manager.now_ms(), message.death or message.code, which)
 
     request.submit(make)
 

@@ -163,8 +163,10 @@ class Deliverer:
 
     def _attach_again(self, holder: Holder, key: BacklogKey) -> None:
         """Attach a receiver, perhaps not for the first time, and tell it which of the events it says it holds it holds no longer.
-        One that was detached meanwhile holds nothing: its events went to others."""
-        lost = Ranges() if self._roster.is_known(holder, key) else self._roster.disown(holder)
+        One that was detached meanwhile holds nothing: its events went to others. One that keeps what it is handed has those of
+        them that nobody else holds."""
+        is_owner = self._roster.is_known(holder, key) or self._roster.is_keeping(holder)
+        lost = Ranges() if is_owner else self._roster.disown(holder)
         lost = self._attach(holder, key) or lost
         if lost:
             self._bus.publish(self._roster.route(holder), NoLongerHeld(*holder, lost))
@@ -174,7 +176,8 @@ class Deliverer:
         delivery = self._delivery(key)
         assert delivery is not None, f"{holder} attaches to {key}, which is not there"
         held = self._roster.attach(holder, key)
-        return delivery.attach(holder, held, selector, self._roster.take_ahead(holder))
+        ahead, keeps = self._roster.take_ahead(holder), self._roster.is_keeping(holder)
+        return delivery.attach(holder, held, selector, ahead, is_keeping=keeps)
 
     # --- what receivers say ------------------------------------------------------------------------------------------
 
@@ -182,9 +185,11 @@ class Deliverer:
     def has_receivers(self) -> bool:
         return bool(self._roster.attached)
 
-    def expect(self, holder: Holder, client_manager: str, held: Ranges, ahead: Spans | None = None) -> None:
+    def expect(
+        self, holder: Holder, client_manager: str, held: Ranges, ahead: Spans | None = None, keeps: bool = False
+    ) -> None:  # fmt: skip
         """A receiver is about to attach, holding these (`ahead`: its program not yet), reached through that client manager."""
-        self._roster.expect(holder, client_manager, held, ahead)
+        self._roster.expect(holder, client_manager, held, ahead, keeps)
 
     def expect_no_more(self, holder: Holder) -> None:
         """A receiver that was about to attach was refused."""

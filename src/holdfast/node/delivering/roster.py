@@ -6,7 +6,8 @@
 A receiver says what it holds before it attaches, so that none of it is sent to it twice (rule 15). For the same reason receivers
 that were attached when this node became primary are awaited: until each has attached again, or is detached, their backlog
 delivers nothing, because nobody knows what they hold. A receiver that was detached holds nothing, whatever it says: its events
-went to others (rule 4).
+went to others (rule 4). One that keeps what it is handed on a disk of its own, as a relay does, comes back holding it: then it is
+its own, as far as nobody else has got it meanwhile.
 """
 
 from __future__ import annotations
@@ -30,17 +31,23 @@ class Roster:
         self._routes: dict[Holder, str] = {}
         self._held: dict[Holder, Ranges] = {}
         self._ahead: dict[Holder, Spans | None] = {}
+        self._keeping: set[Holder] = set()
 
-    def expect(self, holder: Holder, client_manager: str, held: Ranges, ahead: Spans | None = None) -> None:
+    def expect(
+        self, holder: Holder, client_manager: str, held: Ranges, ahead: Spans | None = None, keeps: bool = False
+    ) -> None:  # fmt: skip
         """A receiver is about to attach, holding these (`ahead`: its program not yet), reached through that client manager."""
         self._routes[holder] = client_manager
         self._held[holder] = held
         self._ahead[holder] = ahead
+        if keeps:
+            self._keeping.add(holder)
 
     def expect_no_more(self, holder: Holder) -> None:
         """The receiver was refused. One that is attached under the same number stays attached."""
         if holder not in self.attached:
             self._routes.pop(holder, None)
+            self._keeping.discard(holder)
         self._held.pop(holder, None)
         self._ahead.pop(holder, None)
 
@@ -76,6 +83,10 @@ class Roster:
         """The receiver is attached, or was when this node became primary, and has not been detached since."""
         return holder in self.attached or holder in self.awaited.get(key, ())
 
+    def is_keeping(self, holder: Holder) -> bool:
+        """The receiver keeps what it is handed."""
+        return holder in self._keeping
+
     def disown(self, holder: Holder) -> Ranges:
         """Forget what a receiver said it holds; return it."""
         return self._held.pop(holder, Ranges())
@@ -100,6 +111,7 @@ class Roster:
         self._routes.pop(holder, None)
         self._held.pop(holder, None)
         self._ahead.pop(holder, None)
+        self._keeping.discard(holder)
         self._wait_no_more(holder, key)
         return is_awaited
 

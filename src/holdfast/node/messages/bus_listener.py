@@ -35,6 +35,8 @@ from holdfast.bus.message import (
 from holdfast.node import supervision
 from holdfast.node.messages import answers
 from holdfast.node.reading.browse_pages import BrowsePages
+from holdfast.node.reading.outcome_waiters import QUESTION as OUTCOMES
+from holdfast.node.reading.outcome_waiters import OutcomeWaiters
 from holdfast.node.reading.place_readers import QUESTIONS as READERS_QUESTIONS
 from holdfast.node.reading.place_readers import PlaceReaders
 
@@ -47,8 +49,9 @@ TURN_S = 0.002
 
 
 class BusListener:
-    def __init__(self, manager: MessageManager, readers: PlaceReaders, bus: Bus) -> None:
+    def __init__(self, manager: MessageManager, readers: PlaceReaders, outcomes: OutcomeWaiters, bus: Bus) -> None:
         self._readers = readers
+        self._outcomes = outcomes
         self._manager = manager
         self._deliverer = manager.deliverer
         self._bus = bus
@@ -63,7 +66,8 @@ class BusListener:
         elif isinstance(message, HandedOn):
             manager.when_primary(partial(deliverer.reached, (message.session, message.receiver), message.handed))
         elif isinstance(message, Holding):
-            deliverer.expect((message.session, message.receiver), message.client_manager, message.held, message.ahead)
+            holding = (message.held, message.ahead, message.keeps)
+            deliverer.expect((message.session, message.receiver), message.client_manager, *holding)
         elif isinstance(message, NotAttached):
             deliverer.expect_no_more((message.session, message.receiver))
         elif isinstance(message, LinkDown):
@@ -100,6 +104,9 @@ class BusListener:
             if question.action in READERS_QUESTIONS:
                 self._readers.begin(question)
                 self._manager.hurry()  # a reader may wait for the next entries: no pause before they are applied
+                return
+            if question.action == OUTCOMES:
+                self._outcomes.begin(question)
                 return
             value = answers.answer(self._manager, question.action, question.arguments)
             if asyncio.iscoroutine(value):

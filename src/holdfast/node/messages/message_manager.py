@@ -35,6 +35,7 @@ from holdfast.node.messages.removal_watch import RemovalWatch
 from holdfast.node.messages.selector_answers import SelectorAnswers
 from holdfast.node.messages.start import BeforeClaim, Start
 from holdfast.node.messages.upkeep import Upkeep
+from holdfast.node.reading.outcome_waiters import OutcomeWaiters
 from holdfast.node.reading.place_readers import PlaceReaders
 from holdfast.node.reading.shared_turn import SharedTurn
 from holdfast.node.settings import NodeSettings
@@ -83,10 +84,11 @@ class MessageManager:
         self._assembly_timeout = AssemblyTimeout(directory, channel, clock, settings)
         self._removal_watch = RemovalWatch(directory, channel, clock, self.until_applied)
         self._readers = PlaceReaders(directory, channel, bus, clock)
+        self._outcomes = OutcomeWaiters(directory, channel, bus, clock)
         self._selector_answers = SelectorAnswers(self.turn)
         self._apply_waiters = ApplyWaiters()
         self._when_primary: list[Callable[[], None]] = []
-        self._bus_listener = BusListener(self, self._readers, bus)
+        self._bus_listener = BusListener(self, self._readers, self._outcomes, bus)
         self._stop_listening = bus.listen(message_manager_subject(self.name), self._bus_listener.hear)
         self._following = supervision.start(self._follow(before_claim), f"{self.name}: following its channel")
 
@@ -125,6 +127,7 @@ class MessageManager:
         await self._selector_answers.stop()
         await self._bus_listener.stop()
         await self._readers.stop()
+        await self._outcomes.stop()
         await self.deliverer.stop()
         self._assembly_timeout.stop()
         await self._removal_watch.stop()
@@ -193,6 +196,8 @@ class MessageManager:
             if self.is_primary:
                 self.deliverer.wake()
                 self._readers.answer_waiting()
+                if self._outcomes.are_waiting:
+                    self._outcomes.answer_waiting()
                 self.upkeep.begin_if_due()
                 self._assembly_timeout.watch()
                 self.flow.tell_changes()
@@ -286,6 +291,8 @@ class MessageManager:
                 self.operator_log.subscription_removed(each)
             self.deliverer.act(each)
             self._note_flow(each)
+            if self._outcomes.are_waiting:
+                self._outcomes.touched(each)
 
     def _note_flow(self, each: effect.Effect) -> None:
         if isinstance(each, effect.Finished):

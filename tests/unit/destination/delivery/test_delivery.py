@@ -291,3 +291,33 @@ def test_what_is_lost_in_more_pieces_than_can_be_told_is_lost_from_the_last_of_t
     assert delivery.held(ANN) == Ranges.of((of(1), of(1)), (of(1, 2), of(1, 2)))
     delivery.grant(ANN, 10, 1_000)
     assert [handed.first for handed in slices(delivery)] == [of(1, 4), of(1, 6)]
+
+
+def test_a_keeper_comes_holding_what_waits_with_nobody_else_and_nothing_of_it_counts_when_it_is_gone() -> None:
+    backlog, delivery = delivery_of((1, 2), (2, 2), (3, 2))
+    assert len(slices(delivery, events_max=2)) == 1
+    backlog.finish(Ranges.of((of(2), of(2))))
+    delivery.finished(Ranges.of((of(2), of(2))))
+    claimed = Ranges.of((of(1), of(1, 1)), (of(2), of(2, 1)), (of(3), of(3)))
+
+    lost = delivery.attach(BOB, claimed, prefetched=(), is_keeping=True)
+
+    assert lost == Ranges.of((of(1), of(1, 1)), (of(2), of(2)))
+    assert delivery.held(BOB) == Ranges.of((of(2, 1), of(2, 1)), (of(3), of(3)))
+    assert [each[:2] for each in slices(delivery)] == [(of(3, 1), 1)]
+    delivery.grant(BOB, 10, 10)
+    delivery.reached(BOB, of(3))
+    assert delivery.seen(BOB) == Ranges() and delivery.unseen(BOB) == delivery.held(BOB)
+    assert delivery.seen(ANN) != Ranges()
+
+    assert delivery.detach(BOB) == Ranges.of((of(2, 1), of(2, 1)), (of(3), of(3)))
+
+
+def test_a_keeper_is_handed_as_many_as_ever_after_a_crash() -> None:
+    _, delivery = delivery_of((1, 3))
+    delivery.detach(ANN)
+    delivery.attach(BOB, Ranges(), prefetched=(), is_keeping=True)
+    delivery.grant(BOB, 10, 10)
+    delivery.begin_crash_care()
+
+    assert [each.events for each in slices(delivery)] == [3]
