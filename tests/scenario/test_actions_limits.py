@@ -230,6 +230,38 @@ def _break(broken: pytest.MonkeyPatch, step: str) -> None:
     broken.setattr(owner, name, end_now if step == "_counted" else crash)
 
 
+async def test_rules_on_queues_and_on_the_log_gather_and_wait_for_absences(tmp_path: Path) -> None:
+    told: list[Alert] = []
+    rules = [
+        Rule("beat", queue="beats", key="host", absent="1s", actions=[told.append]),
+        Rule(
+            "log",
+            topics=["_LOG"],
+            selector="logger = 'holdfast.flow'",
+            gather="300ms",
+            summary="{count} lines",
+            actions=[told.append],
+        ),
+    ]
+    with ServerProcess(tmp_path / "data") as server:
+        async with holdfast.connect(server.url) as client:
+            for name in "abc":
+                await client.create_queue(f"small-{name}", events_max=1)
+            await client.queue("beats").send("x", properties={"host": "a"})
+            async with at_work(server.url, *rules):
+                pass
+            for host in "ab":
+                await client.queue("beats").send("x", properties={"host": host})
+            async with at_work(server.url, *rules):
+                for name in "abc":
+                    await client.queue(f"small-{name}").send("x")
+                await until(lambda: len(told) >= 3, "the absences and the log are told")
+
+    beats = sorted((alert.key, alert.reason) for alert in told if alert.rule == "beat")
+    assert beats == [("a", "no event for 1 s"), ("b", "no event for 1 s")]
+    assert [alert.count >= 3 for alert in told if alert.rule == "log"] == [True]
+
+
 async def test_a_pattern_of_all_topics_does_not_count_ticks(url: str) -> None:
     told: list[Alert] = []
     rules = [

@@ -128,12 +128,13 @@ def _check_events(reader: _Reader, settings: RuleSettings, terms: Terms) -> None
     reserved = [topic for topic in settings.topics if topic.startswith("_")]
     if reserved and len(settings.topics) > 1:
         reader.wrong(f"{reserved[0]} stands alone; write a rule of its own for it", "topics")
-    if terms.is_timed and (settings.queue or reserved):
-        what = settings.queue or reserved[0]
+    if reserved and any(is_wild(topic) for topic in reserved):
+        reader.wrong("a reserved name is given as it is, without wildcards", "topics")
+    if terms.is_timed and settings.queue and (settings.type or settings.selector):
         reader.wrong(
-            f"absent, gather and quiet hours that hold need topics of your own: nothing can tell how far {what!r} was read; "
-            'use count, cooldown, or quiet_then = "drop"',
-            "queue" if settings.queue else "topics",
+            "absent, gather and quiet hours that hold cannot be used with a part of a queue: what is left for others hides how "
+            'far it was read; leave out type and selector, use topics, or count, cooldown and quiet_then = "drop"',
+            "queue",
         )
     if settings.topics and not reader.mistakes:
         made = source_of(tuple(settings.topics), "", settings.type, settings.selector, terms.is_timed, _TICK)

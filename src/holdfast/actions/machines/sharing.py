@@ -4,7 +4,8 @@ A **source** is a subscription of the rules: where events come from, and which. 
 share one, so 50 rules on one topic with one selector cost one delivery. Type and selector are judged at the server: an event
 that no rule wants never leaves it.
 
-    rules that time alone can make tell      topics | tick       selector OR type = tick
+    rules that time alone can make tell      topics | tick       selector OR type = tick       it hears ticks
+    … on a queue, or on `_LOG`               the same name       selector                      it is looked at: is it empty?
     other rules                              topics              selector
 
 A rule has one source, so its events have one order. Several topics or wildcards become one regular expression.
@@ -41,6 +42,11 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True):
     is_timed: bool = False
 
     @property
+    def hears_ticks(self) -> bool:
+        """Ticks come through the source itself. They cannot through a queue, which others use, nor through `_LOG`."""
+        return self.is_timed and self.match == "regex"
+
+    @property
     def id(self) -> str:
         text = "\0".join((self.match, self.pattern, self.selector, "timed" if self.is_timed else ""))
         return hashlib.blake2s(text.encode(), digest_size=6).hexdigest()
@@ -71,8 +77,10 @@ def source_of(topics: tuple[str, ...], queue: str, type_glob: str, selector: str
     """The source of a rule."""
     wanted = " AND ".join(f"({each})" for each in (type_condition(type_glob), selector) if each)
     if queue:
-        return Source("queue", queue, wanted)
+        return Source("queue", queue, wanted, is_timed)
     ordered = tuple(sorted(set(topics)))
+    if ordered[0].startswith("_"):
+        return Source("name", ordered[0], wanted, is_timed)
     if is_timed:
         pattern = "|".join(f"(?:{expression_of(each)})" for each in (*ordered, tick_topic))
         return Source("regex", pattern, f"({wanted}) OR type = '{TICK_TYPE}'" if wanted else "", is_timed=True)

@@ -20,10 +20,10 @@ from holdfast.actions.names import OWNER, Names
 from holdfast.actions.rule import CheckedRule
 from holdfast.actions.running.event_view import accepted_us
 from holdfast.actions.running.record_queue import RecordQueue
-from holdfast.actions.running.source_reader import ReadRule, SourceReader
+from holdfast.actions.running.source_reader import ReadRule, SourceReader, waiting_in
 from holdfast.client.client import Client
 from holdfast.client.receiving.received_event import ReceivedEvent
-from holdfast.errors import NoSuchDestination, NoSuchSubscription, TimedOut
+from holdfast.errors import NoSuchSubscription, TimedOut
 
 log = logging.getLogger("holdfast.actions")
 
@@ -116,7 +116,7 @@ class Arrangement:
         self, source: Source, table: Table, boundary_us: int, rules: Mapping[str, CheckedRule]
     ) -> None:
         """Let rules that leave a source, and those that stay, count what was accepted before the boundary."""
-        if source.match == "queue" or await self._waiting(source) is None:
+        if source.match == "queue" or await waiting_in(self._client, self._names, source) is None:
             return  # a queue that is left keeps its events; a subscription that is gone was read before
         own = [
             ReadRule(rules[name], placed, boundary_us, is_leaving=placed.before == source.id)
@@ -131,7 +131,7 @@ class Arrangement:
                 try:
                     events = await reader.take(SILENT_S)
                 except TimedOut:
-                    if len(later) >= (await self._waiting(source) or 0):
+                    if len(later) >= (await waiting_in(self._client, self._names, source) or 0):
                         break
                     continue
                 later += [event for event in events if accepted_us(event) >= boundary_us]
@@ -147,16 +147,6 @@ class Arrangement:
             records = RecordQueue(session, queue, "")
             for event in await records.open(self._client):
                 event.confirm()
-
-    async def _waiting(self, source: Source) -> int | None:
-        """How many events wait in the subscription of a source; None if there is none."""
-        regex = source.pattern if source.match == "regex" else None
-        try:
-            rows = await self._client.subscriptions(None if regex else source.pattern, regex=regex)
-        except NoSuchDestination:
-            return None
-        named = self._names.subscription(source.id)
-        return next((row["waiting"] for row in rows if row["name"] == named), None)
 
     async def _delete(self, source: Source) -> None:
         if source.match == "queue":

@@ -9,6 +9,7 @@ and are read again from their queues.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
@@ -30,7 +31,7 @@ from holdfast.client.client_session import ClientSession
 from holdfast.client.receiving.incoming import Incoming
 from holdfast.client.receiving.received_event import ReceivedEvent
 from holdfast.client.transaction import Transaction
-from holdfast.errors import TimedOut
+from holdfast.errors import NoSuchDestination, TimedOut
 
 log = logging.getLogger("holdfast.actions")
 
@@ -76,8 +77,8 @@ class SourceReader:
         self._session = client.session()
         self._incoming: Incoming | None = None
         self.tick = 0  # the number of the newest tick of this life that was heard
-        self.tick_us = 0  # and when it was accepted
         self.alerts = 0
+        self._turn = asyncio.Lock()  # events and the passing of time come one after the other
 
     @property
     def wake_us(self) -> int | None:
@@ -121,7 +122,23 @@ class SourceReader:
 
     async def process(self, events: Sequence[ReceivedEvent]) -> None:
         """Count these events, and make everything that follows from them happen at once."""
-        told = [(rule, each) for event in events for rule, each in self._counted(event)]
+        async with self._turn:
+            told = [(rule, each) for event in events for rule, each in self._counted(event)]
+            await self._commit(events, told)
+            self._note_ticks(events)
+        self._heard()
+
+    async def look(self, at_us: int) -> bool:
+        """Look at a source that hears no ticks, after all that was accepted by this time is placed. If nothing is left in it, all
+        of that was counted, and time passes. Whether it was so."""
+        if await waiting_in(self._client, self._names, self.source):
+            return False
+        async with self._turn:
+            told = [(rule, each) for rule in self.rules for each in rule.machine.advance(at_us)]
+            await self._commit((), told)
+        return True
+
+    async def _commit(self, events: Sequence[ReceivedEvent], told: Sequence[tuple[ReadRule, Told]]) -> None:
         transaction = self._session.transaction()
         for event in events:
             await transaction.confirm(event)
@@ -131,8 +148,6 @@ class SourceReader:
             await self._put_alerts(transaction, rule.rule, each)
         await transaction.commit()
         self.alerts += len(told)
-        self._note_ticks(events)
-        self._heard()
 
     def _counted(self, event: ReceivedEvent) -> list[tuple[ReadRule, Told]]:
         at_us = accepted_us(event)
@@ -162,7 +177,7 @@ class SourceReader:
             if event.head.type == TICK_TYPE and event.destination == self._names.tick:
                 number = event.properties.get("tick")
                 if event.properties.get("life") == self._client.name and isinstance(number, int):
-                    self.tick, self.tick_us = number, accepted_us(event)
+                    self.tick = number
 
 
 async def put_alert(transaction: Transaction, queue: str, alert: Alert, action: str) -> None:
@@ -176,6 +191,19 @@ async def put_alert(transaction: Transaction, queue: str, alert: Alert, action: 
         subject=alert.key or None,
         properties={"rule": alert.rule, "severity": alert.severity, "action": action, HOPS: alert.hops},
     )
+
+
+async def waiting_in(client: Client, names: Names, source: Source) -> int | None:
+    """How many events wait in a source, those in flight included; None if it is not there."""
+    regex = source.pattern if source.match == "regex" else None
+    try:
+        if source.match == "queue":
+            return (await client.describe(source.pattern))["waiting"]
+        rows = await client.subscriptions(None if regex else source.pattern, regex=regex)
+    except NoSuchDestination:
+        return None
+    named = names.subscription(source.id)
+    return next((row["waiting"] for row in rows if row["name"] == named), None)
 
 
 def receiver(session: ClientSession, names: Names, source: Source) -> Incoming:

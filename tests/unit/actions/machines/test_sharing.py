@@ -33,6 +33,16 @@ def test_a_timed_source_hears_ticks_whatever_its_selector_says() -> None:
     assert parse_optional(made.selector) is not None
 
 
+def test_ticks_do_not_travel_through_queues_and_the_log() -> None:
+    queue = source_of((), "jobs", "", "", True, TICK)
+    log = source_of(("_LOG",), "", "", "level = 'ERROR'", True, TICK)
+
+    assert (queue.match, queue.hears_ticks, queue.selector) == ("queue", False, "")
+    assert (log.match, log.pattern, log.hears_ticks, log.selector) == ("name", "_LOG", False, "(level = 'ERROR')")
+    assert source_of(("a",), "", "", "", True, TICK).hears_ticks
+    assert not source_of(("a",), "", "", "", False, TICK).hears_ticks
+
+
 @pytest.mark.parametrize(
     ("glob", "expected"),
     [
