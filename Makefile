@@ -124,9 +124,10 @@ $(STAMPS)/docs: $(LOCKED) | $(STAMPS)/uv
 	@$(SYNC) --no-default-groups --group docs
 	@touch $@ $(STAMPS)/run
 
-# What the tests of full disks need, file systems of their own, and promtool, which checks the alerts. Where they cannot be had they are skipped.
-$(STAMPS)/packages: .ci/debian-packages $(STAMPS)/java | $(STAMPS)/uv
-	@.ci/debian-packages mount e2fsprogs prometheus
+# What the tests of full disks need, file systems of their own, promtool, which checks the alerts, and nginx as a server behind an engine.
+# Where they cannot be had their tests are skipped.
+$(STAMPS)/packages: Makefile .ci/debian-packages $(STAMPS)/java | $(STAMPS)/uv
+	@.ci/debian-packages mount e2fsprogs prometheus nginx-light
 	@touch $@
 
 # What Spark needs. Where it cannot be had its tests are skipped, and the demo says what to install.

@@ -16,6 +16,7 @@ from holdfast.continuity import register
 from holdfast.continuity.domain import Domain
 from holdfast.continuity.engine.application import Application
 from holdfast.continuity.engine.engine import Engine
+from holdfast.continuity.engine.front import configured
 from tests.waiting import until
 
 
@@ -37,7 +38,7 @@ async def fronted_engine(url: str, domain: Domain, **options: Any) -> AsyncItera
 async def served(app: Any) -> AsyncIterator[int]:
     """An ASGI application under uvicorn; its port."""
     listening = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(app, http="httptools", ws="none", lifespan="off", log_config=None, timeout_graceful_shutdown=1)
+    config = configured(app, timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server._serve([listening]))
     await until(lambda: server.started, "it takes requests")

@@ -271,6 +271,8 @@ class NaiveDirectory:
                     for event in sorted(self.queues[key], key=lambda event: event.position):
                         self.bury(event, key, "destination deleted", entry, "deleted", command.at_ms)
                     self.remove(key)
+            case commands.Purge():
+                self.queues[command.name, ""] = []
             case commands.Configure():
                 given = {name: getattr(command.settings, name) for name in command.changed}
                 self.settings[command.name] = settings = msgspec.structs.replace(self.settings[command.name], **given)

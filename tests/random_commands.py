@@ -40,7 +40,7 @@ class Driver:
         self.generation = 0
         self._kinds = kinds or ["send"] * 5 + ["confirm"] * 3 + [
             "release", "reject", "dead", "attach", "attach", "take_over", "detach", "subscribe", "unsubscribe", "like", "remove",
-            "create", "create", "delete",
+            "create", "create", "delete", "purge",
             "in_hand", "in_hand",
             "open", "open", "forget", "claim", "carry", "configure",
             "part", "part", "part", "fragment", "fragment", "commit", "commit", "abandon",
@@ -221,6 +221,10 @@ class Driver:
     def _delete(self, a: int, b: int, c: int) -> Command | None:
         name = NAMES[a % 2]
         return commands.Delete(name) if name in self.naive.kinds and c > 160 else None
+
+    def _purge(self, a: int, b: int, c: int) -> Command | None:
+        name = NAMES[a % len(NAMES)]
+        return commands.Purge(name) if self.naive.kinds.get(name) == "queue" and c > 100 else None
 
     def _open(self, a: int, b: int, c: int) -> Command:
         return commands.OpenProducer(PRODUCERS[1 + a % 2], SESSIONS[b % 2], c % 3 == 0)

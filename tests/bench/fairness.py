@@ -44,6 +44,7 @@ COMPANIES = (
     Company("one beside a flood that sends", 1, ("send",)),
     Company("one beside a flood that receives", 1, ("receive",)),
     Company("twenty beside a flood that sends and one that receives", 20, ("send", "receive")),
+    Company("twenty beside two floods that send", 20, ("send", "send")),
 )
 
 

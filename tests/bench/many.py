@@ -2,6 +2,9 @@
 
 All of them are about 256 bytes as JSON and go over TCP. Redis is sent bytes, so that it need not encode anything, 500 in a round.
 Each event is another object, as a program has them; they are made before the time is taken.
+
+A dict costs all that bytes cost, and its JSON: so the rates of bytes and of bare `msgspec.json.encode`, of the same run, give the
+most that dicts can have.
 """
 
 from __future__ import annotations
@@ -10,6 +13,8 @@ import json
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from holdfast import Event
 from tests.bench.peers.holdfast import QUEUE, HoldfastClient, Server
@@ -21,6 +26,7 @@ SEND_MANY = "send_many"
 BYTES, TEXT, DICTS, EVENTS = "bytes", "text", "dicts", "Events of dicts"
 REDIS = "Redis, pipelined by 500, bytes"
 REDIS_WINDOW = 500
+JSON_ALONE = "dicts, encoded as JSON and not sent"
 COUNT = 100_000
 REDIS_COUNT = 20_000
 
@@ -43,6 +49,7 @@ def measure(workshop: Workshop) -> None:
     if reason := workshop.results.left_out.get(Server.name):
         raise RuntimeError(f"there is nothing to compare: {reason}")
     actions: dict[str, Callable[[], float]] = {kind: partial(_rate, workshop, kind) for kind in KINDS}
+    actions[JSON_ALONE] = partial(_json_rate, workshop)
     if RedisStreams.name in workshop.peers:
         actions[REDIS] = partial(_redis_rate, workshop)
     samples = in_turns(workshop.scale.repetitions, actions)
@@ -51,6 +58,9 @@ def measure(workshop: Workshop) -> None:
     for kind, at_least in ((DICTS, 0.8), (TEXT, None), (EVENTS, None)):
         target = Target(at_least=at_least) if at_least else None
         workshop.results.find("o", f"{SEND_MANY}: {kind} / {BYTES}", ratios(samples[kind], samples[BYTES]), target)
+    most = [1 / (1 / sent + 1 / encoded) for sent, encoded in zip(samples[BYTES], samples[JSON_ALONE], strict=True)]
+    workshop.results.find("o", f"the most that JSON leaves of the rate of {BYTES}", ratios(most, samples[BYTES]))
+    workshop.results.find("o", f"{SEND_MANY}: {DICTS} / the most that JSON leaves", ratios(samples[DICTS], most))
     if REDIS in samples:
         workshop.results.find("o", f"{SEND_MANY}: {DICTS} / {REDIS}", ratios(samples[DICTS], samples[REDIS]), Target(at_least=8))
 
@@ -63,6 +73,18 @@ def _rate(workshop: Workshop, kind: str) -> float:
     taken = seconds(lambda: client.loop.run(client.client.queue(QUEUE).send_many(events)))
     client.receive_and_confirm(count, len)
     return count / taken
+
+
+def _json_rate(workshop: Workshop) -> float:
+    workshop.tell(f"{SEND_MANY}: {JSON_ALONE}")
+    count, encode = workshop.scale.count(COUNT), msgspec.json.Encoder().encode
+    events = [KINDS[DICTS](number) for number in range(count)]
+
+    def encode_all() -> None:
+        for event in events:
+            encode(event)
+
+    return count / seconds(encode_all)
 
 
 def _redis_rate(workshop: Workshop) -> float:

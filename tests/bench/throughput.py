@@ -18,6 +18,11 @@ ONE_BY_ONE = "send one by one"
 PIPELINED = "send pipelined"
 RECEIVE = "receive + confirm"
 BY_BATCHES = "receive + confirm by batches"
+# What a receiver had before its credit followed the pace of its program.
+FIXED_CREDIT = 4_000
+OF_FIXED_CREDIT = f"credit of {FIXED_CREDIT:,}"
+DEFAULT_CREDIT = "default credit"
+BY_CREDIT = "receive + confirm by credit"
 OURS = "Holdfast"
 EMBEDDED = "Holdfast embedded"
 SQLITE = "SQLite WAL"
@@ -83,7 +88,7 @@ def _measure_in_bulk(workshop: Workshop) -> None:
 
 
 def _measure_by_batches(workshop: Workshop, body: bytes) -> None:
-    """Our own, one by one and by batches in turns: the ratio is that of one run."""
+    """Our own, one by one and by batches, then with the default and a fixed credit, in turns: the ratios are those of one run."""
     client, count = cast("HoldfastClient", workshop.client(OURS)), workshop.scale.count(workshop.peers[OURS].pipelined_count)
 
     def rate(receive: Callable[[int, Callable[[bytes], object]], None]) -> float:
@@ -94,6 +99,10 @@ def _measure_by_batches(workshop: Workshop, body: bytes) -> None:
     ways = {"one by one": client.receive_and_confirm, "by batches": client.receive_and_confirm_by_batches}
     actions = {way: partial(rate, receive) for way, receive in ways.items()}
     workshop.results.note("c", BY_BATCHES, "events/s", in_turns(workshop.scale.repetitions, actions))
+    workshop.tell(f"{OURS}: {BY_CREDIT}")
+    fixed = partial(client.receive_and_confirm_with_credit, FIXED_CREDIT)
+    actions = {DEFAULT_CREDIT: partial(rate, client.receive_and_confirm), OF_FIXED_CREDIT: partial(rate, fixed)}
+    workshop.results.note("c", BY_CREDIT, "events/s", in_turns(workshop.scale.pairs, actions))
 
 
 def _compare_with_brokers(workshop: Workshop, measure: str, what: str, at_least: float) -> None:
@@ -121,6 +130,10 @@ def _find_receiving(workshop: Workshop) -> None:
         samples = workshop.results.samples("c", BY_BATCHES)
         compared = ratios(samples["by batches"], samples["one by one"])
         workshop.results.find("c", f"{RECEIVE}: Holdfast by batches / one by one", compared, None)
+        samples = workshop.results.samples("c", BY_CREDIT)
+        compared = ratios(samples[DEFAULT_CREDIT], samples[OF_FIXED_CREDIT])
+        what = f"{RECEIVE}: Holdfast, {DEFAULT_CREDIT} / {OF_FIXED_CREDIT}"
+        workshop.results.find("c", what, compared, Target(at_least=0.95))
 
 
 def _find_one_by_one(workshop: Workshop) -> None:

@@ -79,7 +79,7 @@ async def test_a_transaction_that_is_refused_counts_as_a_failure_and_its_event_i
     url: str,  # noqa: F811
     name: str,  # noqa: F811
 ) -> None:
-    worker, tries = Worker(url), []
+    worker, tries = Worker(url, dice=lambda: 0.0), []
 
     @worker.queue(name, transactional=True, retries=2, backoff=(0.1, 0.1))
     async def handle(number: int, tx: holdfast.Transaction, event: holdfast.ReceivedEvent) -> None:

@@ -6,6 +6,7 @@ The server of the application knows keys, as `in_doubt="resend"` asks of it. It 
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.continuity.domain import Domain
+from holdfast.continuity.listener.durable.mark_file import CALLS_AT, FILE_BYTES, MarkFile
 from tests.asking_engine import AskingEngine, asking_engine
 from tests.raw_http_server import RawHttpServer, raw_http_server
 from tests.server_process import ServerProcess
@@ -113,6 +115,47 @@ async def test_a_listener_killed_in_a_call_leaves_exactly_that_request_in_doubt_
     assert shop.order == [b"k%d" % each for each in range(40)]
     assert found == [b"%d" % (each + 1) for each in range(20, 40)]
     assert {key: count for key, count in shop.calls.items() if count > 1} == {b"k20": 2}
+
+
+async def test_after_a_restart_of_the_machine_the_requests_whose_records_were_not_synced_are_in_doubt_and_no_others(
+    tmp_path: Path,
+) -> None:
+    shop = Shop()
+    keys = [f"k{each}" for each in range(60)]
+    with ServerProcess(tmp_path / "data") as holdfast_server:
+        async with asking_engine(holdfast_server.url, Domain(name="shop")) as engine, raw_http_server(shop.say) as server:
+            with listener_process(holdfast_server.url, server, tmp_path / "store") as process:
+                await engine.until_current("one")
+                shop.hold_at = keys[-1].encode()
+                numbers = [await engine.send(f"/{key}", key=key) for key in keys]
+                await shop.is_held.wait()
+
+                process.kill()
+                power_is_lost(tmp_path / "store")
+                shop.go_on.set()
+                process.start()
+                bodies = await answers(engine, numbers)
+
+    assert bodies == [b"%d" % (each + 1) for each in range(60)]
+    assert shop.order == [key.encode() for key in keys]
+    again = [key for key in keys if shop.calls[key.encode()] == 2]
+    assert again == keys[-len(again) :]
+    assert set(shop.calls.values()) <= {1, 2}
+
+
+def power_is_lost(store: Path) -> None:
+    """What was not synced is gone, and the machine has another boot id: here the store says that it had another."""
+    mark = MarkFile.open(store / "mark")
+    mark.write(mark.mark._replace(boot=b"another start..."))
+    mark._map[CALLS_AT:FILE_BYTES] = bytes(FILE_BYTES - CALLS_AT)
+    found = mark.mark
+    mark.close()
+    for file in store.glob("answers-*"):
+        number = int(file.name.partition("-")[2])
+        if number > found.file:
+            file.unlink()
+        elif number == found.file:
+            os.truncate(file, found.durable)
 
 
 async def test_a_listener_killed_again_and_again_calls_in_order_and_no_finished_request_twice(tmp_path: Path) -> None:

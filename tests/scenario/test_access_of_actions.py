@@ -139,6 +139,7 @@ BESIDES: dict[str, dict[str, Any]] = {
     "configure": {"events_max": 7},
     "ensure": {"kind": "queue", "events_max": 7, "update": True},
     "delete": {"force": True},
+    "purge": {},
     "empty": {},
     "describe": {},
     "subscribe": {"name": "made"},
@@ -158,7 +159,7 @@ BESIDES: dict[str, dict[str, Any]] = {
     "drop_stages": {"names": []},
 }
 ABOUT = {
-    **dict.fromkeys(("create", "configure", "ensure", "delete", "empty", "describe"), "name"),
+    **dict.fromkeys(("create", "configure", "ensure", "delete", "purge", "empty", "describe"), "name"),
     **dict.fromkeys(
         (
             "subscribe",
@@ -203,6 +204,7 @@ NEEDED = {
             "configure",
             "ensure",
             "delete",
+            "purge",
             "empty",
             "subscribe",
             "subscribe_like",

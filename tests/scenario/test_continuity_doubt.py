@@ -11,7 +11,8 @@ import pytest
 from holdfast.continuity.domain import Domain
 from holdfast.continuity.listener.listener import Listener
 from tests.asking_engine import asking_engine
-from tests.listening import OK, bodies, listening, raw_account, running
+from tests.listening import OK, bodies, json_answer, listening, raw_account, running
+from tests.raw_http_server import raw_http_server
 from tests.waiting import until
 
 _numbers = itertools.count()
@@ -92,3 +93,75 @@ async def _ok(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Non
     await reader.readuntil(b"\r\n\r\n")
     writer.write(OK.replace(b"200 OK\r\n", b"200 OK\r\nConnection: close\r\n"))
     writer.close()
+
+
+# --- a server that was started again (15) --------------------------------------------------------------------------------------
+
+
+class Restarting:
+    """A server that knows its transactions, and ends every connection: it can be started again between any two requests."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.starts = 1
+        self.tells_last = True
+
+    async def say(self, writer: asyncio.StreamWriter, asked: bytes) -> bool:
+        if b"GET /probe" in asked:
+            last = f', "last": "{self.done[-1] if self.done else ""}"' if self.tells_last else ""
+            writer.write(json_answer(f'{{"start": "{self.starts}"{last}}}'.encode()))
+            return True
+        number = next(line.split(b": ")[1] for line in asked.split(b"\r\n") if line.startswith(b"holdfast-transaction"))
+        self.done.append(number.decode())
+        writer.write(OK)
+        return False
+
+
+async def _after_a_restart(url: str, folder: Path, server: Restarting, lost: int) -> tuple[list[str], bool, list[str], list[str]]:
+    """Three requests, a restart in which the newest are lost, and two more: resets, whether its state is known, what is done."""
+    resets: list[str] = []
+
+    async def reset(snapshot: str) -> None:
+        resets.append(snapshot)
+        server.done.clear()
+
+    domain = Domain(name="shop", tell_server=True)
+    async with (
+        raw_http_server(server.say) as http,
+        asking_engine(url, domain) as engine,
+        listening(url, http.url, folder, probe="/probe", reset=reset) as listener,
+    ):
+        numbers = [await engine.send(f"/{each}") for each in range(3)]
+        await bodies(engine, numbers)
+        server.starts += 1
+        del server.done[len(server.done) - lost :]
+        numbers += [await engine.send("/3"), await engine.send("/4")]
+        await until(lambda: server.done[-1:] == numbers[-1:], "the last one is done")
+        await engine.until_current("one")
+        return resets, bool(listener.description()["is_known"]), list(server.done), numbers
+
+
+async def test_a_server_that_was_started_again_and_tells_its_last_transaction_goes_on(url: str, tmp_path: Path) -> None:
+    resets, is_known, done, numbers = await _after_a_restart(url, tmp_path / "s", Restarting(), lost=0)
+
+    assert (resets, is_known, done) == ([], True, numbers)
+
+
+@pytest.mark.parametrize("lost", [1, 3])
+async def test_a_server_whose_last_transaction_is_an_earlier_one_is_rebuilt_before_it_is_called(
+    url: str, tmp_path: Path, lost: int
+) -> None:
+    resets, _, done, numbers = await _after_a_restart(url, tmp_path / "s", Restarting(), lost)
+
+    assert (resets, done) == ([""], numbers)
+
+
+async def test_the_state_of_a_server_that_was_started_again_and_does_not_tell_its_last_transaction_is_called_unknown(
+    url: str, tmp_path: Path
+) -> None:
+    server = Restarting()
+    server.tells_last = False
+
+    resets, is_known, done, numbers = await _after_a_restart(url, tmp_path / "s", server, lost=0)
+
+    assert (resets, is_known, done) == ([], False, numbers)

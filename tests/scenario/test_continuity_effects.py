@@ -140,10 +140,8 @@ async def test_an_effect_by_rule_on_the_answer_is_carried_out_once(url: str, tmp
                 await answers_of_nothing(engine, number)
             await until(lambda: len(exchange.orders) == 2, "both are carried out")
 
-    assert [(key.split(".")[0], each["shares"]) for key, each in zip(exchange.keys, exchange.orders, strict=True)] == [
-        (numbers[0], 7),
-        (numbers[2], 7),
-    ]
+    carried = [(key.split(".")[0], each["shares"]) for key, each in zip(exchange.keys, exchange.orders, strict=True)]
+    assert sorted(carried) == [(numbers[0], 7), (numbers[2], 7)]  # effects of different requests have no order
 
 
 async def answers_of_nothing(engine: AskingEngine, number: str) -> None:

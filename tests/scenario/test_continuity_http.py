@@ -184,19 +184,19 @@ def test_files_of_two_nginx_are_fetched(processes: Processes) -> None:
         os.utime(folder / "files" / "hello.txt", (1_000_000_000, 1_000_000_000))
         paths = "".join(f"{kind}_temp_path {folder};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
         (folder / "nginx.conf").write_text(
-            f"daemon off; pid {folder}/pid; error_log stderr notice; events {{}}"
+            f"daemon off; master_process off; pid {folder}/pid; error_log stderr notice; events {{}}"
             f"http {{ access_log off; {paths} server {{ listen 127.0.0.1:{port}; root {folder}/files; }} }}"
         )
-        processes.start(
-            f"nginx-{each}", "nginx", "-p", str(folder), "-c", str(folder / "nginx.conf"), ready="start worker process"
-        )
+        processes.start(f"nginx-{each}", "nginx", "-p", str(folder), "-c", str(folder / "nginx.conf"), ready="[notice]")
         ports.append(port)
     processes.domain("nginx", "--read", "/**")
     url = processes.behind_engine("nginx", *(f"http://127.0.0.1:{port}" for port in ports))
 
-    status, _, body = _curl(f"{url}/hello.txt")
+    both = _curl(f"{url}/hello.txt")
+    processes.kill("nginx-a")
+    one = _curl(f"{url}/hello.txt")
 
-    assert (status, body) == (200, "hello from nginx\n")
+    assert [(status, body) for status, _, body in (both, one)] == [(200, "hello from nginx\n")] * 2
 
 
 # --- clients -----------------------------------------------------------------------------------------------------------

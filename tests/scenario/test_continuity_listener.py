@@ -60,6 +60,25 @@ async def test_by_key_requests_that_do_not_touch_run_side_by_side_and_those_that
     assert account.running_max == 3
 
 
+async def test_by_session_requests_of_different_sessions_run_side_by_side_and_those_of_one_keep_their_order(
+    url: str, tmp_path: Path
+) -> None:
+    account = Account()
+    account.go_on.clear()
+    domain = Domain(name="shop", order="session")
+    async with asking_engine(url, domain) as engine, listening(url, account, tmp_path / "s") as listener:
+        await until(lambda: [each.state for each in listener.membership.members.values()] == ["current"], "it is a member")
+        numbers = [await engine.send(f"/{session}{each}", session=session) for each in range(3) for session in "xyz"]
+        await until(lambda: account.running == 3, "one of each session is called")
+        account.go_on.set()
+        await bodies(engine, numbers)
+
+    assert sorted(account.targets[:3]) == ["/x0", "/y0", "/z0"]
+    assert [[each for each in account.targets if session in each] for session in "xyz"] == [
+        [f"/{session}{each}" for each in range(3)] for session in "xyz"
+    ]
+
+
 async def test_two_listeners_see_the_same_places(url: str, tmp_path: Path) -> None:
     domain = Domain(name="shop")
     async with asking_engine(url, domain) as engine, listening(url, Account(), tmp_path / "s"):

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.continuity import register, request
+from holdfast.continuity import domain_status, register, request
 from holdfast.continuity.domain import Domain
+from holdfast.continuity.engine import application, registration
 from holdfast.continuity.engine import engine as engine_module
-from holdfast.continuity.engine import registration
 from holdfast.continuity.engine.engine import Engine
 from holdfast.continuity.errors import NoSuchDomain, NotTaken
 from holdfast.continuity.listener import listener as listener_module
@@ -159,6 +159,20 @@ async def test_a_full_journal_answers_503_with_retry_after_and_what_was_refused_
     assert kept == []
 
 
+async def test_bodies_are_bounded_each_and_all_together(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(application, "BODY_BYTES_MAX", 1_000)
+    one = Teller()
+    async with continuing(url, Domain(name="shop"), tmp_path, one) as shop:
+        large = await shop.http.post("/large", b"x" * 1_001)
+        monkeypatch.setattr(application, "BODIES_BYTES_MAX", 900)
+        together = await shop.http.post("/together", b"x" * 901)
+        taken = await shop.http.post("/taken", b"x" * 900)
+
+    assert (large.status_code, together.status_code, taken.status_code) == (413, 503, 200)
+    assert "retry-after" in together.headers
+    assert one.targets == ["/taken"]
+
+
 async def test_a_body_of_three_megabytes_reaches_all_servers_whole(url: str, tmp_path: Path) -> None:
     one, two = Teller(), Teller()
     body = bytes(range(256)) * 12_000
@@ -239,6 +253,20 @@ async def test_a_reset_of_one_server_does_not_win(url: str, tmp_path: Path) -> N
             answer = await asking
 
     assert answer.status_code == 200
+
+
+async def test_what_is_held_against_servers_is_counted_by_kind_and_told_by_the_status(url: str, tmp_path: Path) -> None:
+    one, two, three = Teller(), Teller(), Teller()
+    domain = Domain(name="shop", error_wait=0.05, call_timeout=0.3, answer_timeout=2.0)
+    async with continuing(url, domain, tmp_path, one, two, three, in_doubt="ask") as shop:
+        release = hold(three)
+        await shop.http.post("/")
+        await until(lambda: shop.engine.servers.kinds.get("three"), "all is decided")
+        release()
+        told = await domain_status.ask(shop.client, "shop")
+
+    held = {each["server"]: each["held_against"] for each in told["servers"]}
+    assert held == {"one": {}, "two": {}, "three": {"in doubt": 1}}
 
 
 async def test_agreed_gives_what_two_servers_say_although_a_liar_was_first(url: str, tmp_path: Path) -> None:

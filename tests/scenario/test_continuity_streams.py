@@ -109,6 +109,27 @@ async def test_an_answer_too_large_to_be_kept_is_handed_on_whole_and_a_retry_get
     assert len(server.requests) == 1
 
 
+async def test_an_end_without_length_or_last_chunk_is_no_answer_and_another_server_answers(url: str, tmp_path: Path) -> None:
+    endless = saying(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhalf of", goes_on=False)
+    whole = saying(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwhole")
+    domain = Domain(name="shop", error_wait=0.2, answer_timeout=3.0)
+    async with (
+        fronted_engine(url, domain) as front,
+        raw_http_server(endless) as first,
+        raw_http_server(whole) as second,
+        listening(url, first.url, tmp_path / "1", server="one"),
+    ):
+        await front.engine.until_ready(60)
+        alone = await ask(front.port, "/", headers={"Idempotency-Key": "k"})
+        async with listening(url, second.url, tmp_path / "2", server="two"):
+            await until(lambda: front.engine.servers.get("two") is not None, "the other is linked")
+            await until(lambda: [each.name for each in front.engine.servers.current()] == ["two"], "the other is current")
+            other = await ask(front.port, "/", headers={"Idempotency-Key": "k"})
+
+    assert (alone.status, b"half" in alone.body) == (502, False)
+    assert (other.status, other.body, other.is_whole) == (200, b"whole", True)
+
+
 # --- a server that dies midway -------------------------------------------------------------------------------------------
 
 
@@ -183,6 +204,7 @@ async def test_the_connection_is_cut_if_the_other_answer_differs_and_the_retry_g
 # --- streams that are passed through ---------------------------------------------------------------------------------------
 
 EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+UPGRADE = {"Connection": "Upgrade", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
 STREAMS = Domain(name="shop", routes=(Route("/events", kind="stream"),), answer_timeout=5.0)
 
 
@@ -240,11 +262,12 @@ async def test_a_stream_whose_server_dies_is_cut(url: str, tmp_path: Path) -> No
     ("target", "headers"),
     [
         ("/other", {"Accept": "text/event-stream"}),
-        ("/other", {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}),
-        ("/events", {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}),
+        ("/other", {**UPGRADE, "Upgrade": "websocket"}),
+        ("/other", {**UPGRADE, "Upgrade": "chat"}),
+        ("/events", {**UPGRADE, "Upgrade": "chat"}),
     ],
 )
-async def test_streams_elsewhere_and_upgrades_are_refused_with_501_and_not_sent(
+async def test_streams_elsewhere_and_other_upgrades_are_refused_with_501_and_not_sent(
     url: str, tmp_path: Path, target: str, headers: dict[str, str]
 ) -> None:
     async with raw_http_server(saying(OK)) as server, one_server(url, tmp_path, server, STREAMS) as front:

@@ -93,3 +93,35 @@ def test_a_server_is_told_by_an_option(tmp_path: Path) -> None:
         pytest.raises(NoSuchDestination, match="creates none on first use"),
     ):
         client.queue("orders").send(1)
+
+
+async def test_a_queue_of_a_first_use_with_a_name_like_topics_is_pointed_at(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path) as server, holdfast.connect(server.url) as client:
+        await client.ensure_subscription("prices.*", "audit")
+        await client.topic("alarms.fire").send("hot")
+
+        await client.queue("prices.eur").send({"amount": 7})  # nobody reads it
+        async with client.queue("alarms.flood").receive(), client.queue("orders.in").receive():  # nobody fills it
+            told = {row["destination"]: row["like"] for row in (await client.status())["perhaps_topics"]}
+            assert told == {"prices.eur": "prices.*", "alarms.flood": "alarms.fire"}
+
+            await client.queue("alarms.flood").send("both sides use it")
+            async with client.queue("prices.eur").receive():
+                assert (await client.status())["perhaps_topics"] == []
+
+    (line,) = [text for text in caplog.messages if "queue 'prices.eur' came into being on first use" in text]
+    assert "('prices.*')" in line and "client.topic('prices.eur')" in line
+    assert not any("queue 'orders.in' came into being" in text for text in caplog.messages)
+
+
+async def test_a_queue_that_was_created_on_purpose_is_not_pointed_at(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with running(tmp_path) as server, holdfast.connect(server.url) as client:
+        await client.ensure_subscription("prices.*", "audit")
+        await client.ensure_queue("prices.eur", redelivery_limit=5)
+
+        await client.queue("prices.eur").send({"amount": 7})
+
+        assert (await client.status())["perhaps_topics"] == []
+    assert not any("came into being on first use" in text for text in caplog.messages)

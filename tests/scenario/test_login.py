@@ -156,10 +156,22 @@ async def test_files_named_in_a_url_that_are_not_there_are_named(server: Protect
     assert "/nowhere.pem" in refused.sentence
 
 
-async def test_without_users_a_name_and_a_password_are_passed_over(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path / "data") as server:
-        async with holdfast.connect(f"holdfast://anyone:anything@127.0.0.1:{server.port}") as client:
-            await client.queue("orders").send("one")
+async def test_without_users_a_name_and_a_password_are_passed_over_with_one_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ServerProcess(tmp_path) as plain:
+        address = plain.url.removeprefix("holdfast://")
+        async with holdfast.connect(f"holdfast://alice:anything@{address}") as client:
+            await client.queue("orders").send(1)
+            plain.kill()
+            plain.start()
+            await client.queue("orders").send(2)
+        async with holdfast.connect(f"holdfast://alice@{address}"), holdfast.connect(plain.url):
+            pass
+
+    (warning,) = [text for text in caplog.messages if "has no users" in text]
+    assert "the password of 'alice' was not checked" in warning
+    assert "anything" not in warning
 
 
 async def test_passwords_work_without_tls_on_the_same_machine(tmp_path: Path) -> None:

@@ -157,14 +157,16 @@ def test_the_newest_version_that_both_sides_speak_is_chosen_or_both_are_named_e8
 
 
 def test_a_greeting_without_an_incarnation_is_that_of_an_older_server_e8() -> None:
-    """An older server leaves the field out; an older client passes it over."""
+    """An older server leaves the field out, and whether it has users; an older client passes both over."""
     import msgspec
 
     old = msgspec.msgpack.encode([1, "node", 1 << 20, 1000, 4, 5])
-    new = msgspec.msgpack.encode([*msgspec.msgpack.decode(old), "7c1e+1-00", "of a release to come"])
+    new = msgspec.msgpack.encode([*msgspec.msgpack.decode(old), "7c1e+1-00", False, "of a release to come"])
 
-    assert msgspec.msgpack.decode(old, type=Welcome).incarnation == ""
-    assert msgspec.msgpack.decode(new, type=Welcome).incarnation == "7c1e+1-00"
+    told, heard = msgspec.msgpack.decode(old, type=Welcome), msgspec.msgpack.decode(new, type=Welcome)
+
+    assert (told.incarnation, told.has_users) == ("", True)
+    assert (heard.incarnation, heard.has_users) == ("7c1e+1-00", False)
 
 
 # --- the recorder ---------------------------------------------------------------------------------------------------------

@@ -145,6 +145,10 @@ def test_a_syntax_error_is_told_once_and_reload_goes_on_when_it_is_gone(server: 
         told = [process.stderr.readline()]
         while "is started again when a file changes" not in told[-1]:
             told.append(process.stderr.readline())
+        for number in range(3):  # it goes on waiting, however often it could not run
+            (tmp_path / "tasks.py").write_text(f"worker = ({number}")
+            while "is started again when a file changes" not in process.stderr.readline():
+                pass
         (tmp_path / "tasks.py").write_text(PROGRAM)
         send(server.url, tmp_path / "seen", range(1))
         wait_until(has(tmp_path / "seen", "ended", 1), "the program works")

@@ -104,3 +104,38 @@ def test_a_worker_whose_server_is_not_there_says_so(tmp_path: Path) -> None:
 
     assert done.returncode == 3
     assert "127.0.0.1:1" in done.stderr
+
+
+def test_processes_that_never_begin_are_given_up_after_a_few_tries(server: ServerProcess, tmp_path: Path) -> None:
+    program = PROGRAM.replace("concurrency=2", "concurrency=2, selector='no selector at all'")
+    with working(tmp_path, server.url, "--processes", "2", program=program) as process:
+        _, said = process.communicate(timeout=60)
+
+    assert process.returncode == 1
+    assert said.count("was expected, not 'selector'") >= 3
+    last = said.splitlines()[-1]
+    assert "the worker does not run: process" in last
+    assert "ended 3 times in a row before it took an event, the last time with 1" in last
+
+
+def test_a_process_that_has_begun_once_is_started_again_however_often_it_ends(tmp_path: Path) -> None:
+    lives = tmp_path / "lives"
+    child = f"""
+import os
+from holdfast.worker.processes import tell_parent
+tell_parent()
+open({str(lives)!r}, "a").write("a life\\n")
+os._exit(1)
+"""
+    parent = f"""
+import sys, holdfast.worker.processes as processes
+processes.PAUSE_FIRST_S = processes.PAUSE_LONGEST_S = 0.01
+raise SystemExit(processes.Processes([sys.executable, "-c", {child!r}], 1).run())
+"""
+    with subprocess.Popen([sys.executable, "-c", parent]) as process:
+        try:
+            wait_until(lambda: lives.exists() and len(lives.read_text().splitlines()) >= 5, "it was started five times")
+        finally:
+            process.send_signal(signal.SIGTERM)
+
+    assert process.returncode == 0

@@ -1,7 +1,8 @@
 """A node's life that uses every feature, on a simulated disk, and the life after it that finds out what is left.
 
 live     transactions over two queues and a topic; groups; priorities; large events, one broken off; delays; a selector; a
-         pattern; a subscription made like another, one taken over, one removed past its limit; dead events sent again.
+         pattern; a subscription made like another, one taken over, one removed past its limit; a queue
+         purged; dead events sent again.
          Everything that the program was told goes to the checkers.
 check    after a crash: the replayed state is that of a replica; then everything is received and confirmed; then no space is
          needed any more.
@@ -58,6 +59,7 @@ class Story:
         self.groups = GroupOrder()
         self.contents = LargeEvents()
         self.replica = Replica()
+        self.is_purged = False
         self.is_over = False
 
     @contextlib.contextmanager
@@ -102,6 +104,7 @@ async def use_everything(client: holdfast.Client, story: Story) -> None:
     await send_plain(client, story)
     await copy_and_take_over(client, story)
     await remove_past_limit(client)
+    await purge(client, story)
     await move(client, story)
     await send_groups(client, story)
     await send_large(client, story)
@@ -152,6 +155,14 @@ async def remove_past_limit(client: holdfast.Client) -> None:
     for _ in range(REMOVAL_LOOKS):
         if not await client.subscriptions("ticks"):
             return
+
+
+async def purge(client: holdfast.Client, story: Story) -> None:
+    """A queue is purged, with a large event in it; what was purged never comes back, and needs no space."""
+    await client.queue("junk").send_many(range(2))
+    await client.queue("junk").send_stream(CONTENT, properties={"name": "junk"})
+    assert await client.purge("junk") == 3
+    story.is_purged = True
 
 
 async def move(client: holdfast.Client, story: Story) -> None:
@@ -314,6 +325,8 @@ def judged(story: Story, taken: dict[tuple[str, str], list[tuple[str, int, Any]]
         for audience, _, data in events:
             if audience in found:
                 found[audience].append(data)
+            elif audience == "junk":
+                problems += ["what was purged came back"] if story.is_purged else []
             elif audience == "large":
                 story.contents.read(*data)
             elif audience == "grouped":

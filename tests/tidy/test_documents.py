@@ -116,3 +116,25 @@ def _exists(name: str) -> bool:
     except (AttributeError, ImportError):
         return False
     return True
+
+
+# What is public for other parts of Holdfast, and not for programs.
+NOT_FOR_PROGRAMS = {"KIND", "decide_anew", "decide_in_transaction", "head", "slice"}
+
+
+def test_the_page_at_a_glance_names_every_member() -> None:
+    page = (TOP / "docs" / "guide" / "at-a-glance.md").read_text()
+    named = set(re.findall(r"[a-z_]+", " ".join(re.findall(r"`([^`]+)`", page))))
+    kinds = (
+        holdfast.Client,
+        holdfast.Queue,
+        holdfast.Topic,
+        holdfast.Incoming,
+        holdfast.ReceivedEvent,
+        holdfast.Event,
+        holdfast.Worker,
+    )
+
+    members = {name for kind in kinds for name in dir(kind) if not name.startswith("_")}
+
+    assert members - NOT_FOR_PROGRAMS - named == set()

@@ -140,6 +140,16 @@ def test_every_promise_is_numbered_names_its_requirement_and_the_tests_that_show
     assert len(numbers) == len(re.findall(r"^\| P\d+", text, re.MULTILINE)) > 0
 
 
+def test_every_line_of_continuity_names_tests_that_are_there() -> None:
+    text = (TOP / "docs" / "promises.md").read_text().partition("## Continuity, line by line")[2]
+
+    lines = re.findall(r"^\| \((\d+)\) \| .+? \| (`tests/.+`) \|$", text, re.MULTILINE)
+    named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", text)
+
+    assert [int(number) for number, _ in lines] == list(range(1, 35))
+    assert [f"{file}::{name}" for file, name in named if f"def {name}(" not in (TOP / file).read_text()] == []
+
+
 def test_every_promise_is_shown_by_a_test_that_does_not_wait_for_a_long_run() -> None:
     rows = re.findall(r"^\| (P\d+) \| (.+) \|$", (TOP / "docs" / "promises.md").read_text(), re.MULTILINE)
 

@@ -95,6 +95,7 @@ class Client(SessionMethods):
     ensure_topic = waiting_for(AsyncClient.ensure_topic)
     configure = waiting_for(AsyncClient.configure)
     delete = waiting_for(AsyncClient.delete)
+    purge = waiting_for(AsyncClient.purge)
     empty = waiting_for(AsyncClient.empty)
     destinations = waiting_for(AsyncClient.destinations)
     describe = waiting_for(AsyncClient.describe)

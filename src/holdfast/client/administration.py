@@ -148,6 +148,14 @@ class Administration(ABC):
         deleting = self._manage("delete", timeout, name=check_name(name), force=force)
         return await _was_there(deleting, missing_ok, NoSuchDestination)
 
+    async def purge(self, name: str, *, timeout: float | None = None) -> int:
+        """Throw away everything that waits in a queue. Returns how many events that were; they are gone for good.
+
+        Delayed events are among them, and those that recipients hold: what these say about them later does not count. The queue
+        keeps its settings and its receivers. WrongKind for a topic: delete and create its subscription instead.
+        """
+        return int(await self._manage("purge", timeout, name=check_name(name)))
+
     async def empty(self, name: str, *, timeout: float | None = None) -> int:
         """Give up the requests that wait in `_ADMIN`, the one queue that only the server receives from. They are not carried out,
         and go to the dead events. Returns how many."""

@@ -47,6 +47,13 @@ class DeadCount(TypedDict):
     events: int
 
 
+class PerhapsTopic(TypedDict):
+    """A queue of a first use with a name like that of topics, which somebody fills or reads, but not both."""
+
+    destination: str
+    like: str  # a pattern that matches its name, or a topic with the same words before the last dot
+
+
 class Status(TypedDict, total=False):
     """The state of a server. Names and counts that a user may not know are left out."""
 
@@ -67,6 +74,7 @@ class Status(TypedDict, total=False):
     blocked: list[str]
     dead: list[DeadCount]  # dead events that wait in `_DMQ`, the most first
     redelivered_often: list[RedeliveredOften]
+    perhaps_topics: list[PerhapsTopic]  # queues of a first use, with names like topics
     deduplicate_shortened: list[str]  # destinations that remember events for less time than is set
     journal_used_bytes: int
     journal_size_bytes: int

@@ -1,7 +1,7 @@
 """The status of a domain: what its engines and listeners say at a roll call, put together.
 
     level       continuous, fault-tolerant, single or stopped, as the members and their sites allow
-    servers     site, role, state, lag, how often it was first, what is in doubt, keys kept
+    servers     site, role, state, lag, how often it was first, what is in doubt, keys kept, what is held against it
     engines     how many there are, and how many are ready
 
 The log of requests is at one site until there is a cluster: so the level is never called continuous before.
@@ -48,12 +48,19 @@ def _server(name: str, told: dict[str, Any], engines: list[dict[str, Any]]) -> d
         "site": known.get("site", ""),
         "role": known.get("role", "server"),
         "state": known.get("state", "silent"),
+        "is_known": known.get("is_known", True),
         "finished": known.get("finished", 0),
         "lag": max((each["lag"] for each in seen), default=known.get("lag", 0)),
         "first": sum(each["first"] for each in seen),
         "in_doubt": known.get("in_doubt", 0),
         "keys": known.get("keys", 0),
+        "held_against": _held_against([engine.get("kinds", {}).get(name, {}) for engine in engines]),
     }
+
+
+def _held_against(told: list[dict[str, int]]) -> dict[str, int]:
+    """What engines hold against a server (26): wrong, late, silent, link lost, in doubt; and how often."""
+    return {kind: sum(each.get(kind, 0) for each in told) for kind in sorted({kind for each in told for kind in each})}
 
 
 def level(current: int, server_sites: set[str], engine_sites: set[str], servers_min: int, log_sites: int = 1) -> str:

@@ -25,6 +25,8 @@ GIVEN = "holdfast.domain.given"
 SKIP = "holdfast.domain.skip"
 SNAPSHOT = "holdfast.domain.snapshot"
 SESSION = "holdfast.domain.session"
+# In the topic of disagreements: see `engine.disagreements`.
+DISAGREEMENT = "holdfast.domain.disagreement"
 
 CONTENT_TYPE = "application/x-msgpack"
 # A body larger than this is streamed into the topic.

@@ -54,6 +54,15 @@ class Delete(Command, frozen=True):
     is_forced: bool = True  # also where something waits, as in all commands written before this field
 
 
+class Purge(Command, frozen=True):
+    """Throw away everything that waits in a queue, what recipients hold included. The queue stays as it is."""
+
+    KIND = 26
+    name: str
+    origin: str = ""
+    token: int = 0
+
+
 class Configure(Command, frozen=True):
     """Change the settings of a destination that `changed` names; the others stay as they are."""
 

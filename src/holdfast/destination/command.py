@@ -30,6 +30,7 @@ from holdfast.destination.administration_command import (
     Delete,
     Ensure,
     EnsureSubscription,
+    Purge,
     Remove,
     Subscribe,
     SubscribeLike,
@@ -65,6 +66,7 @@ __all__ = [
     "OpenProducer",
     "Part",
     "Publish",
+    "Purge",
     "Reject",
     "Release",
     "Remove",
@@ -338,7 +340,7 @@ KINDS: dict[int, type[Command]] = {
     for kind in (
         BatchCommand, Confirm, Release, Reject, Create, Delete, Subscribe, Unsubscribe, Attach, Detach, OpenProducer,
         ForgetProducer, Claim, Carried, Dead, Part, Commit, Abandon, Configure, Publish, InHand, Ensure, EnsureSubscription,
-        SubscribeLike, Remove,
+        SubscribeLike, Remove, Purge,
     )
 }  # fmt: skip
 

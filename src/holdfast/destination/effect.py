@@ -94,6 +94,20 @@ class SubscriptionRemoved(NamedTuple):
     reason: str
 
 
+class Purged(NamedTuple):
+    """So many events that waited in a backlog were thrown away by an administrator."""
+
+    backlog: BacklogKey
+    events: int
+
+
+class Resembling(NamedTuple):
+    """A queue came into being on first use, although its name is like that of topics in use: perhaps a topic was meant."""
+
+    queue: str
+    like: str  # the pattern of a subscription that matches its name, or a topic beside it
+
+
 class Configured(NamedTuple):
     """The settings of a destination changed."""
 
@@ -135,6 +149,8 @@ Effect = (
     | BacklogCreated
     | BacklogDeleted
     | SubscriptionRemoved
+    | Purged
+    | Resembling
     | Configured
     | WindowShortened
     | Claimed

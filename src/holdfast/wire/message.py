@@ -48,6 +48,7 @@ class Welcome(Message, frozen=True):
     window: int  # batches a producer may have sent and not receipted
     now_ms: int = 0  # the server's time, ms since 1970; 0: it does not tell
     incarnation: str = ""  # of its channel: sessions, positions and sequences of another one mean nothing here; "": not told
+    has_users: bool = True  # False: it asks nobody who they are. A server that does not tell may have some
 
 
 class OpenSession(Message, frozen=True):

@@ -5,6 +5,7 @@
     ends its process            redelivered; after the last try rejected as failed, before the handler is called
     raises Retry(after)         released for so long, whatever the back-off says
     raises Reject(reason)       rejected at once
+    raises what is not worth it rejected at once, with the traceback's last lines: `reject_on` and `retry_on` say what that is
     raises SystemExit           as an exception: a worker ends when it is told to, never because a handler calls sys.exit
     data does not fit           rejected at once: another try would find the same
     takes too long              as an exception; a plain function cannot be stopped: its event is kept until it returns
@@ -62,6 +63,10 @@ class TooSlow(Exception):
 
 class Ended(Exception):
     """A handler committed or rolled back the transaction that it was given."""
+
+
+class Final(Exception):
+    """A handler raised, as the cause of this, an exception after which its event is not tried again."""
 
 
 class Fell(Exception):
@@ -126,7 +131,11 @@ async def _called(handler: Handler, event: ReceivedEvent, arguments: list[Any], 
     """Call the handler. Whatever it raises is its own failure; only an end of the worker, or of the program, goes further."""
     try:
         return await _result(handler, event, arguments, in_thread)
-    except (Exception, GeneratorExit):
+    except (TooSlow, Retry, Reject, GeneratorExit):
+        raise
+    except Exception as problem:
+        if handler.retry.is_final(problem):
+            raise Final from problem
         raise
     except BaseException as problem:
         task = asyncio.current_task()
@@ -217,7 +226,13 @@ def fail(handler: Handler, event: ReceivedEvent, problem: Exception) -> None:
         log.warning("%s rejects event %s: %s", handler.title, event.id, problem)
         event.reject(str(problem) or "rejected by its handler")
         return
-    pause_s = handler.retry.pause_s(event.deliveries)
+    if isinstance(problem, Final):
+        cause = problem.__cause__
+        assert isinstance(cause, Exception)
+        log.warning("%s rejects event %s, after what is not tried again: %r", handler.title, event.id, cause)
+        event.reject(cause)
+        return
+    pause_s = handler.retry.pause_s(event.deliveries, handler.dice())
     if isinstance(problem, Retry) and pause_s is not None and problem.after is not None:
         pause_s = problem.after
     if pause_s is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,7 @@ class Handler:
     timeout_s: float | None
     is_transactional: bool
     options: dict[str, Any] = field(default_factory=dict)  # of receive or subscribe
+    dice: Callable[[], float] = random.random  # for the jitter of pauses
     signature: Signature = field(init=False)
 
     def __post_init__(self) -> None:

@@ -23,6 +23,7 @@ import asyncio
 import inspect
 import logging
 import os
+import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import TracebackType
@@ -33,7 +34,7 @@ from holdfast.client.program import run as run_program
 from holdfast.client.url import URL_VARIABLE
 from holdfast.errors import BadSetting, Closed, TimedOut, Unreachable
 from holdfast.worker.handler import Handler
-from holdfast.worker.retry import RetryPolicy
+from holdfast.worker.retry import JITTER, Kinds, RetryPolicy
 from holdfast.worker.service import CANCELLED_S, PAUSE_FIRST_S, PAUSE_LONGEST_S, InHand, Service
 from holdfast.worker.signals import Backstop, Signals
 from holdfast.worker.threads import Threads
@@ -53,16 +54,26 @@ END_S = 30.0
 class Worker:
     """Handlers, and the client they work with."""
 
-    def __init__(self, url: str | None = None, *, name: str = "", grace: float = GRACE_S, wait: bool = True) -> None:
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        name: str = "",
+        grace: float = GRACE_S,
+        wait: bool = True,
+        dice: Callable[[], float] = random.random,
+    ) -> None:
         """`url`: where the events are; without it, HOLDFAST_URL says so when the worker starts. `grace`: seconds that handlers
         have to finish when the worker is told to stop. `wait`: `run` and `serve` wait for a server that does not answer yet;
-        otherwise, and in `async with worker`, that is Unreachable."""
+        otherwise, and in `async with worker`, that is Unreachable. `dice`: numbers from 0 to 1 for the
+        jitter of pauses; a test hands in its own."""
         if not isinstance(grace, int | float) or not grace >= 0:
             raise BadSetting(f"grace={grace!r} is not a number of seconds", setting="grace")
         self.url = url
         self.name = name
         self.grace = float(grace)
         self.wait = wait
+        self.dice = dice
         self.handlers: list[Handler] = []
         self.on_start_hooks: list[Hook] = []
         self.on_stop_hooks: list[Hook] = []
@@ -84,15 +95,20 @@ class Worker:
         concurrency: int = 1,
         retries: int | None = RETRIES,
         backoff: tuple[float, float] = BACKOFF_S,
+        jitter: float = JITTER,
+        retry_on: type[BaseException] | Kinds | None = None,
+        reject_on: type[BaseException] | Kinds | None = None,
         timeout: float | None = None,
         transactional: bool = False,
         selector: str | None = None,
         credit: int | None = None,
     ) -> Callable[[Function], Function]:
         """Handle the events of a queue: `concurrency` at a time, each tried `retries` times more, with pauses that double from
-        the first to the second of `backoff` (seconds), and for at most `timeout` seconds each."""
+        the first to the second of `backoff` (seconds), each shortened by up to the share `jitter` at random, and for at most
+        `timeout` seconds each. Exceptions of the kinds `reject_on` are not tried again, or all but those of `retry_on`."""
+        retry = RetryPolicy.of(retries, backoff, jitter, retry_on, reject_on)
         options = {"selector": selector, "credit": credit}
-        return self._declare(name, "queue", concurrency, retries, backoff, timeout, transactional, options)
+        return self._declare(name, "queue", concurrency, retry, timeout, transactional, options)
 
     def topic(
         self,
@@ -103,6 +119,9 @@ class Worker:
         concurrency: int = 1,
         retries: int | None = RETRIES,
         backoff: tuple[float, float] = BACKOFF_S,
+        jitter: float = JITTER,
+        retry_on: type[BaseException] | Kinds | None = None,
+        reject_on: type[BaseException] | Kinds | None = None,
         timeout: float | None = None,
         transactional: bool = False,
         selector: str | None = None,
@@ -111,8 +130,9 @@ class Worker:
         """Handle the events of a topic, or of all topics that a wildcard names.
 
         With a `subscription` nothing is missed while no worker runs, and all processes of the worker share it (`shared=False`:
-        one process at a time). Without one, events count from now on, for each process by itself.
+        one process at a time). Without one, events count from now on, for each process by itself. The rest is as for `queue`.
         """
+        retry = RetryPolicy.of(retries, backoff, jitter, retry_on, reject_on)
         is_shared = subscription is not None if shared is None else shared
         if transactional and concurrency > 1 and not is_shared:
             raise BadSetting(
@@ -121,26 +141,25 @@ class Worker:
                 setting="concurrency",
             )
         options = {"selector": selector, "credit": credit, "subscription": subscription, "shared": is_shared}
-        return self._declare(name, "topic", concurrency, retries, backoff, timeout, transactional, options)
+        return self._declare(name, "topic", concurrency, retry, timeout, transactional, options)
 
     def _declare(
         self,
         name: str,
         kind: str,
         concurrency: int,
-        retries: int | None,
-        backoff: tuple[float, float],
+        retry: RetryPolicy,
         timeout: float | None,
         transactional: bool,
         options: dict[str, Any],
     ) -> Callable[[Function], Function]:
         if not isinstance(name, str):
             raise BadSetting(f'a handler is declared with a name, as in @worker.{kind}("orders")', setting="worker")
-        retry = RetryPolicy.of(retries, backoff)
         given = {key: value for key, value in options.items() if value is not None or key == "subscription"}
 
         def declare(function: Function) -> Function:
-            self.handlers.append(Handler(function, name, kind, concurrency, retry, timeout, transactional, given))
+            handler = Handler(function, name, kind, concurrency, retry, timeout, transactional, given, self.dice)
+            self.handlers.append(handler)
             return function
 
         return declare
@@ -164,26 +183,27 @@ class Worker:
             raise Closed("the worker does not run; use its client in handlers and hooks, or inside `async with worker`")
         return self._client
 
-    def run(self) -> None:
+    def run(self, *, ready: Callable[[], None] | None = None) -> None:
         """Work until SIGTERM or Ctrl-C, then finish what is in hand within the grace, and return. `left` says what was not.
 
-        Where a handler or a hook keeps it from returning for half a minute more, it ends the process, with exit code 6.
+        `ready` is called once it takes events. Where a handler or a hook keeps it from returning for half a minute more, it ends
+        the process, with exit code 6.
         """
         backstop = Backstop(self.grace + CANCELLED_S + END_S, self._at_work)
         try:
-            run_program(self._serve(backstop.arm))
+            run_program(self._serve(backstop.arm, ready))
         finally:
             backstop.cancel()
 
     async def serve(self) -> None:
         """As `run`, in a loop that is running, which it does not end."""
-        await self._serve(None)
+        await self._serve(None, None)
 
     def _at_work(self) -> str:
         works = [f"{each.handler} is at work on event {each.event_id}" for service in self._services for each in service.in_hand]
         return ", ".join(works) or "a hook or a thread still runs"
 
-    async def _serve(self, arm: Callable[[], None] | None) -> None:
+    async def _serve(self, arm: Callable[[], None] | None, ready: Callable[[], None] | None) -> None:
         stop = asyncio.Event()
 
         def tell() -> None:
@@ -198,6 +218,8 @@ class Worker:
                     return
                 await starting
                 log.info("works on %s", ", ".join(f"{each.kind} {each.destination!r}" for each in self.handlers))
+                if ready is not None:
+                    ready()
                 ended = [asyncio.create_task(service.ended()) for service in self._services]
                 done, _ = await asyncio.wait({told, *ended}, return_when=asyncio.FIRST_COMPLETED)
                 for task in ended:

@@ -49,9 +49,12 @@ class HoldfastClient:
     def receive_and_confirm(self, count: int, seen: Callable[[bytes], object]) -> None:
         self.loop.run(self._receive_and_confirm(count, seen))
 
-    async def _receive_and_confirm(self, count: int, seen: Callable[[bytes], object]) -> None:
+    def receive_and_confirm_with_credit(self, credit: int, count: int, seen: Callable[[bytes], object]) -> None:
+        self.loop.run(self._receive_and_confirm(count, seen, credit=credit))
+
+    async def _receive_and_confirm(self, count: int, seen: Callable[[bytes], object], **options: int) -> None:
         received = 0
-        async with self.client.queue(QUEUE).receive() as incoming:
+        async with self.client.queue(QUEUE).receive(**options) as incoming:  # type: ignore[arg-type]
             async for event in incoming:
                 seen(event.data)
                 await event.confirm()

@@ -38,9 +38,15 @@ ReadRoute = Annotated[
     list[str] | None,
     typer.Option("--read", metavar="PATH", help="GET and HEAD of this path are reads, as in '/accounts/*'; may be repeated."),
 ]
+StreamRoute = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--stream", metavar="PATH", help="GET of this path is passed through to one server: server-sent events, WebSocket."
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Delete it although requests wait in it.")]
 
-STATUS_COLUMNS = ("server", "site", "role", "state", "finished", "lag", "first", "in_doubt", "keys")
+STATUS_COLUMNS = ("server", "site", "role", "state", "finished", "lag", "first", "in_doubt", "keys", "held_against")
 
 group = typer.Typer(
     help="Create, list, show and delete domains: applications whose requests several servers process.",
@@ -71,6 +77,7 @@ def create(
     servers_min: ServersMin = None,
     answer: AnswerMode = None,
     read: ReadRoute = None,
+    stream: StreamRoute = None,
     definition: DefinitionFile = None,
     url: Url = URL_DEFAULT,
     timeout: Timeout = None,
@@ -79,19 +86,21 @@ def create(
     from holdfast.cli.output import show
     from holdfast.continuity import definition_file, register
 
-    given = _given(order, key_path, servers_min, answer, read)
+    given = _given(order, key_path, servers_min, answer, read, stream)
     domain = definition_file.read(name, definition, given)
     ask(url, timeout, lambda client: register.create(client, domain))
     show({"domain": name, "created": True}, as_json=json, sentence=f"created domain {name!r}")
 
 
 def _given(
-    order: str | None, key_path: list[str] | None, servers_min: int | None, answer: str | None, read: list[str] | None
-) -> dict[str, Any]:
+    order: str | None, key_path: list[str] | None, servers_min: int | None, answer: str | None, read: list[str] | None,
+    stream: list[str] | None,
+) -> dict[str, Any]:  # fmt: skip
     """The settings that were said on the command line."""
     given: dict[str, Any] = {"order": order, "servers_min": servers_min, "answer": answer}
     given["keys"] = [{"path": each} for each in key_path] if key_path else None
-    given["routes"] = [{"path": each} for each in read] if read else None
+    reads, streams = [{"path": each} for each in read or []], [{"path": each, "kind": "stream"} for each in stream or []]
+    given["routes"] = streams + reads or None
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -134,6 +143,9 @@ def status(name: DomainName, url: Url = URL_DEFAULT, timeout: Timeout = None, js
         show(told, as_json=True)
         return
     show({key: value for key, value in told.items() if key != "servers"}, as_json=False)
+    for each in told["servers"]:
+        each["state"] += "" if each["is_known"] else ", unknown"
+        each["held_against"] = ", ".join(f"{kind} {count}" for kind, count in each["held_against"].items())
     show_rows(told["servers"], STATUS_COLUMNS, as_json=False)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from holdfast.cli import config_file, help_text
 from holdfast.cli.config_file import Config, PrintConfig
 from holdfast.cli.continuity import domain as domains
-from holdfast.cli.options import URL_DEFAULT, Json, Timeout, Url
+from holdfast.cli.options import URL_DEFAULT, Json, Timeout, Url, expanded
 from holdfast.cli.question import ask
 
 Domain = Annotated[str, typer.Option("--domain", metavar="DOMAIN", help="The domain whose effects it carries out.")]
@@ -26,6 +27,18 @@ Lookup = Annotated[
 KnowsKeys = Annotated[
     list[str] | None,
     typer.Option("--knows-keys", metavar="NAME", help="A far side that does nothing twice for the same Idempotency-Key."),
+]
+FarCa = Annotated[
+    Path | None,
+    typer.Option("--far-ca", metavar="FILE", help="The authorities of https:// far sides, PEM; the system's if not said.",
+                 parser=expanded),
+]  # fmt: skip
+FarCertificate = Annotated[
+    Path | None,
+    typer.Option("--far-certificate", metavar="FILE", help="The certificate that far sides are shown, PEM.", parser=expanded),
+]
+FarKey = Annotated[
+    Path | None, typer.Option("--far-key", metavar="FILE", help="The key of that certificate, PEM.", parser=expanded)
 ]
 TakeOver = Annotated[
     bool, typer.Option("--take-over", help="The carrier before is certainly dead: take its place at once, without waiting.")
@@ -68,6 +81,9 @@ def effects(
     far: Far = None,
     lookup: Lookup = None,
     knows_keys: KnowsKeys = None,
+    far_ca: FarCa = None,
+    far_certificate: FarCertificate = None,
+    far_key: FarKey = None,
     take_over: TakeOver = False,
     url: Url = URL_DEFAULT,
     log_level: LogLevel = "info",
@@ -83,9 +99,10 @@ def effects(
         return
     from holdfast.continuity.effects.carrier import EffectCarrier, run_until_signal
     from holdfast.continuity.effects.far_side import far_sides
+    from holdfast.wire.tls import client_context
 
     server_log.begin(log_level)
-    fars = far_sides(far or [], lookup or [], knows_keys or [])
+    fars = far_sides(far or [], lookup or [], knows_keys or [], client_context(far_ca, far_certificate, far_key))
     carrier = EffectCarrier(url, domain, fars, take_over=take_over)
     holdfast.run(run_until_signal(carrier, lambda: print_line(f"carrying effects out for domain {domain}")))
 

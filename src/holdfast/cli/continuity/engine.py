@@ -9,10 +9,13 @@ import typer
 
 from holdfast.cli import config_file, help_text
 from holdfast.cli.config_file import Config, PrintConfig
+from holdfast.cli.continuity import packages
 from holdfast.cli.options import URL_DEFAULT, Url, expanded
 
 if TYPE_CHECKING:
     import ssl
+
+    from holdfast.continuity.server_certificate import ServerCertificate
 
 Domain = Annotated[str, typer.Option("--domain", metavar="DOMAIN", help="The domain whose requests it takes.")]
 Listen = Annotated[
@@ -45,6 +48,15 @@ ListenerCa = Annotated[
         parser=expanded,
     ),
 ]
+ClientCa = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-client-ca",
+        metavar="FILE",
+        help="Take only clients with a certificate of these authorities, PEM.",
+        parser=expanded,
+    ),
+]
 LogLevel = Annotated[
     Literal["debug", "info", "warning", "error"], typer.Option("--log-level", help="The least level that is logged on stderr.")
 ]
@@ -74,6 +86,7 @@ def engine(
     tls_certificate: Certificate = None,
     tls_key: Key = None,
     tls_listener_ca: ListenerCa = None,
+    tls_client_ca: ClientCa = None,
     url: Url = URL_DEFAULT,
     log_level: LogLevel = "info",
     config: Config = None,
@@ -87,38 +100,43 @@ def engine(
     if print_config:
         print_line(config_file.as_toml(context))
         return
-    from holdfast.continuity.engine.engine import Engine
-    from holdfast.continuity.engine.front import serve
+    with packages.needed():
+        from holdfast.continuity.engine.engine import Engine
+        from holdfast.continuity.engine.front import serve
 
     server_log.begin(log_level)
-    answer_tls = _answer_tls(tls_certificate, tls_key, tls_listener_ca)
+    certificate = _certificate(tls_certificate, tls_key, tls_client_ca, tls_listener_ca)
     host, port = parse_address(listen)
-    made = Engine(url, domain, name=name, site=site, answers=parse_address(answers), advertise=advertise, tls=answer_tls)
-    announce = "https" if tls_certificate else "http"
+    made = Engine(
+        url, domain, name=name, site=site, answers=parse_address(answers), advertise=advertise,
+        tls=_answer_tls(certificate, tls_listener_ca),
+    )  # fmt: skip
+    announce = "https" if certificate else "http"
     holdfast.run(
-        serve(
-            made, host, port, tls_certificate, tls_key,
-            lambda bound: print_line(f"taking requests on {announce}://{host}:{bound}"),
-        )
+        serve(made, host, port, certificate, lambda bound: print_line(f"taking requests on {announce}://{host}:{bound}"))
     )  # fmt: skip
 
 
-def _answer_tls(certificate: Path | None, key: Path | None, authority: Path | None) -> ssl.SSLContext | None:
-    """The TLS of answer links: with the engine's certificate, and listeners' certificates if an authority is named."""
-    import ssl
-
+def _certificate(
+    certificate: Path | None, key: Path | None, client_ca: Path | None, listener_ca: Path | None
+) -> ServerCertificate | None:
+    from holdfast.continuity.server_certificate import ServerCertificate
     from holdfast.errors import BadSetting
 
+    if certificate is not None:
+        return ServerCertificate(certificate, key or certificate, client_ca).checked()
+    if key is not None or client_ca is not None or listener_ca is not None:
+        raise BadSetting(
+            "--tls-key, --tls-client-ca and --tls-listener-ca need --tls-certificate", setting="tls_certificate"
+        )  # fmt: skip
+    return None
+
+
+def _answer_tls(certificate: ServerCertificate | None, authority: Path | None) -> ssl.SSLContext | None:
+    """The TLS of answer links: with the engine's certificate, and listeners' certificates if an authority is named."""
+    from holdfast.wire import tls
+
     if certificate is None:
-        if authority is not None or key is not None:
-            raise BadSetting("--tls-key and --tls-listener-ca need --tls-certificate", setting="tls_certificate")
         return None
-    try:
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(certificate, key)
-        if authority is not None:
-            context.load_verify_locations(authority)
-            context.verify_mode = ssl.CERT_REQUIRED
-    except (OSError, ssl.SSLError) as problem:
-        raise BadSetting(f"the certificate, its key or the authority cannot be read: {problem}", setting="tls") from problem
-    return context
+    required = authority is not None
+    return tls.server_context(certificate.certificate, certificate.key, authority, is_certificate_required=required)

@@ -9,6 +9,7 @@ import typer
 
 from holdfast.cli import config_file, help_text
 from holdfast.cli.config_file import Config, PrintConfig
+from holdfast.cli.continuity import packages
 from holdfast.cli.continuity.engine import Domain, LogLevel
 from holdfast.cli.options import URL_DEFAULT, Url, expanded
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.continuity.listener.listener import Listener
+    from holdfast.continuity.server_certificate import ServerCertificate
 
 START_TRIES = 5
 START_PAUSE_SECONDS = 1.0
@@ -79,6 +81,26 @@ ServerCa = Annotated[
     typer.Option("--server-ca", metavar="FILE", help="The authorities of an https:// server, PEM; the system's if not said.",
                  parser=expanded),
 ]  # fmt: skip
+ServerClientCertificate = Annotated[
+    Path | None,
+    typer.Option("--server-certificate", metavar="FILE", help="The certificate that an https:// server is shown, PEM.",
+                 parser=expanded),
+]  # fmt: skip
+ServerClientKey = Annotated[
+    Path | None, typer.Option("--server-key", metavar="FILE", help="The key of that certificate, PEM.", parser=expanded)
+]
+EgressCertificate = Annotated[
+    Path | None,
+    typer.Option("--egress-certificate", metavar="FILE", help="Speak TLS at the egress: its certificate, PEM.", parser=expanded),
+]
+EgressKey = Annotated[
+    Path | None, typer.Option("--egress-key", metavar="FILE", help="The key of that certificate, PEM.", parser=expanded)
+]
+EgressClientCa = Annotated[
+    Path | None,
+    typer.Option("--egress-client-ca", metavar="FILE", help="Take effects only with a certificate of these authorities, PEM.",
+                 parser=expanded),
+]  # fmt: skip
 Key = Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of that certificate, PEM.", parser=expanded)]
 
 
@@ -118,7 +140,12 @@ def listener(
     snapshot: Snapshot = None,
     snapshot_every: SnapshotEvery = "",
     egress: Egress = "",
+    egress_certificate: EgressCertificate = None,
+    egress_key: EgressKey = None,
+    egress_client_ca: EgressClientCa = None,
     server_ca: ServerCa = None,
+    server_certificate: ServerClientCertificate = None,
+    server_key: ServerClientKey = None,
     tls_ca: Ca = None,
     tls_certificate: Certificate = None,
     tls_key: Key = None,
@@ -134,19 +161,23 @@ def listener(
     if print_config:
         print_line(config_file.as_toml(context))
         return
-    from holdfast.continuity.listener.http_caller import HttpCaller
-    from holdfast.continuity.listener.listener import Listener
+    with packages.needed():
+        from holdfast.continuity.listener.http_caller import HttpCaller
+        from holdfast.continuity.listener.listener import Listener
     from holdfast.node.settings import parse_address
+    from holdfast.wire.tls import client_context
 
     server_log.begin(log_level)
     tls = _answer_tls(tls_ca, tls_certificate, tls_key)
-    server_tls = _answer_tls(server_ca, None, None)
+    server_tls = client_context(server_ca, server_certificate, server_key)
+    egress_tls = _egress_tls(egress_certificate, egress_key, egress_client_ca)
 
     def made() -> Listener:
         return Listener(
             url, domain, name, call=HttpCaller(server, tls=server_tls), store=store or Path(f"listener-{name}"), site=site,
             role=role, in_doubt=in_doubt, forgets=forgets, probe=probe, reset=reset, snapshot=snapshot,
             snapshot_every=snapshot_every, tls=tls, egress=parse_address(egress) if egress else None,
+            egress_tls=egress_tls,
         )  # fmt: skip
 
     holdfast.run(_serve(made))
@@ -188,18 +219,22 @@ async def _opened(made: Callable[[], Listener]) -> Listener:
 
 def _answer_tls(authority: Path | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
     """The TLS of answer links: engines of these authorities, and the listener's own certificate if it has one."""
-    import ssl
+    from holdfast.errors import BadSetting
+    from holdfast.wire import tls
 
+    if authority is not None:
+        return tls.client_context(authority, certificate, key)
+    if certificate is not None or key is not None:
+        raise BadSetting("--tls-certificate and --tls-key need --tls-ca", setting="tls_ca")
+    return None
+
+
+def _egress_tls(certificate: Path | None, key: Path | None, client_ca: Path | None) -> ServerCertificate | None:
+    from holdfast.continuity.server_certificate import ServerCertificate
     from holdfast.errors import BadSetting
 
-    if authority is None:
-        if certificate is not None or key is not None:
-            raise BadSetting("--tls-certificate and --tls-key need --tls-ca", setting="tls_ca")
-        return None
-    try:
-        context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=authority)
-        if certificate is not None:
-            context.load_cert_chain(certificate, key)
-    except (OSError, ssl.SSLError) as problem:
-        raise BadSetting(f"the certificate, its key or the authority cannot be read: {problem}", setting="tls") from problem
-    return context
+    if certificate is not None:
+        return ServerCertificate(certificate, key or certificate, client_ca).checked()
+    if key is not None or client_ca is not None:
+        raise BadSetting("--egress-key and --egress-client-ca need --egress-certificate", setting="egress_certificate")
+    return None

@@ -69,7 +69,7 @@ def work(
 
 def _work(target: str, processes: int, reload: bool, wait: bool, url: str | None, log_level: str) -> int:
     from holdfast.client.program import source_of
-    from holdfast.worker.processes import end_with_parent
+    from holdfast.worker.processes import end_with_parent, tell_parent
     from holdfast.worker.signals import LEFT, Backstop
     from holdfast.worker.target import load
 
@@ -79,7 +79,7 @@ def _work(target: str, processes: int, reload: bool, wait: bool, url: str | None
     worker.url, worker.wait = url or worker.url, worker.wait and wait
     worker.name = worker.name or source_of(target.partition(":")[0])  # otherwise all workers of a host had one source
     end_with_parent()
-    worker.run()
+    worker.run(ready=tell_parent)
     Backstop(EXIT_S, lambda: "a thread still runs").arm()
     return LEFT if worker.left else 0
 

@@ -1,4 +1,4 @@
-"""`holdfast destination`: list, create, ensure, configure, show and delete queues and topics."""
+"""`holdfast destination`: list, create, ensure, configure, show, purge and delete queues and topics."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ SETTINGS = {
 }
 
 group = typer.Typer(
-    help="List, create, ensure, configure, show and delete queues and topics.", no_args_is_help=True, rich_markup_mode=None
+    help="List, create, ensure, configure, show, purge and delete queues and topics.", no_args_is_help=True, rich_markup_mode=None
 )
 
 
@@ -205,6 +205,20 @@ def _for_people(value: Any) -> Any:
         return value
     named = [f"{each['name']} of {each['pattern']}" if each.get("pattern") else each["name"] for each in value]
     return ", ".join(f"{name} ({each['waiting']:,} waiting)" for name, each in zip(named, value, strict=True)) or "none"
+
+
+@group.command(
+    "purge",
+    **help_text.described(
+        "Throw away everything that waits in a queue, what recipients hold included. It is gone for good, and the queue stays.",
+        ["holdfast destination purge invoices", "holdfast destination purge invoices --json"],
+    ),
+)
+def purge(name: DestinationName, url: Url = URL_DEFAULT, timeout: Timeout = None, json: Json = False) -> None:
+    from holdfast.cli.output import counted, show
+
+    purged = ask(url, timeout, lambda client: client.purge(name))
+    show({"name": name, "purged": purged}, as_json=json, sentence=f"threw {counted(purged)} of {name!r} away")
 
 
 @group.command(

@@ -87,6 +87,10 @@ def for_people(told: Status) -> dict[str, Any]:
     }
     often = [f"{row['events']:,} of {_where(row)}" for row in told.get("redelivered_often", ())]
     first["redelivered_often"] = ", ".join(often) or "none"
+    if told.get("perhaps_topics"):
+        first["perhaps_topics"] = ", ".join(
+            f"queue {row['destination']!r} (beside {row['like']!r})" for row in told["perhaps_topics"]
+        )
     shown = {*first, "journal_used_bytes", "journal_size_bytes"}
     return {**first, **{name: value for name, value in told.items() if name not in shown}}
 

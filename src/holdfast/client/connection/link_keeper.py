@@ -149,6 +149,7 @@ class LinkKeeper:
             )
         self.window = welcome.window
         self._compare(welcome)
+        self._warn_of_no_users(welcome)
         self._connection.resume_others()
         await self._connection.session.resume(welcome.window, deadline)
         if self._was_ready:
@@ -167,6 +168,15 @@ class LinkKeeper:
                 welcome.node,
             )
         self._connection.forget_sessions()
+
+    def _warn_of_no_users(self, welcome: Welcome) -> None:
+        """Say once that a password protects nothing here: who gives one expects to be asked."""
+        if self._greeting.password and not welcome.has_users and not self._was_ready:
+            log.warning(
+                "%s has no users: the password of %r was not checked, and everyone who reaches the server may do everything; "
+                "start it with --users, or leave the user out of the URL",
+                self._dialer.where, self._greeting.user,
+            )  # fmt: skip
 
     @property
     def problem_text(self) -> str:

@@ -19,6 +19,7 @@ from holdfast.continuity.domain import Domain
 from holdfast.continuity.effects.egress import EffectRefused, Egress
 from holdfast.continuity.effects.egress_address import EgressAddress
 from holdfast.continuity.request import Request
+from holdfast.continuity.server_certificate import ServerCertificate
 from holdfast.errors import Closed, HoldfastError
 
 log = logging.getLogger("holdfast.continuity")
@@ -39,13 +40,14 @@ class CallsWithEffects:
         is_replaying: Callable[[], bool],
         stop_rebuild: Callable[[str], None],
         address: tuple[str, int] | None = None,
+        tls: ServerCertificate | None = None,
     ) -> None:
         self.running: dict[str, int] = {}
         self._failed: dict[str, int] = {}  # transactions without an answer yet, and how often they were called
         self._is_certain = is_certain
         self._is_replaying = is_replaying
         self._egress = Egress(client, domain, server, self, stop_rebuild)
-        self.address = EgressAddress(self._egress, *address) if address is not None else None
+        self.address = EgressAddress(self._egress, *address, tls) if address is not None else None
 
     @property
     def is_replaying(self) -> bool:

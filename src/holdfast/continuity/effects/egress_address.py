@@ -2,6 +2,7 @@
 
     http://127.0.0.1:9901/exchange/orders?day=1    ─▶    /orders?day=1 of the far side `exchange`
 
+With TLS it is https, and only servers with a certificate are taken where an authority is named.
 The server gets the far side's status, headers and body. Refusals are short texts:
 
     404   the path names no far side
@@ -25,6 +26,7 @@ import uvicorn
 from holdfast.continuity.effects.egress import EffectRefused, Egress
 from holdfast.continuity.machines.effects import Result
 from holdfast.continuity.request import BODY_MAX, Headers
+from holdfast.continuity.server_certificate import ServerCertificate
 from holdfast.errors import Unavailable
 
 Scope = MutableMapping[str, Any]
@@ -39,7 +41,7 @@ END_SECONDS = 1
 class EgressAddress:
     """Serves an egress on a port, in the loop of its listener. Use it as `open` … `close`."""
 
-    def __init__(self, egress: Egress, host: str, port: int) -> None:
+    def __init__(self, egress: Egress, host: str, port: int, tls: ServerCertificate | None = None) -> None:
         self._egress = egress
         self._listening = _listen(host, port)
         self.port = int(self._listening.getsockname()[1])
@@ -47,6 +49,7 @@ class EgressAddress:
         config = uvicorn.Config(
             self._application, http="httptools", ws="none", lifespan="off", interface="asgi3", log_config=None, access_log=False,
             proxy_headers=False, server_header=False, date_header=False, timeout_graceful_shutdown=END_SECONDS,
+            **(tls.for_uvicorn if tls is not None else {}),
         )  # fmt: skip
         self._server = _Uvicorn(config)
         self._task: asyncio.Task[None] | None = None

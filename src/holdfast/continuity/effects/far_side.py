@@ -48,9 +48,11 @@ class FarSide:
     """One far side. `close` ends its threads."""
 
     def __init__(
-        self, name: str, url: str, *, lookup: str = "", knows_keys: bool = False, timeout: float = TIMEOUT_SECONDS
-    ) -> None:
-        """`lookup`: the path at which an effect is looked up; `{key}` stands for its key."""
+        self, name: str, url: str, *, lookup: str = "", knows_keys: bool = False, timeout: float = TIMEOUT_SECONDS,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:  # fmt: skip
+        """`lookup`: the path at which an effect is looked up; `{key}` stands for its key. `tls`: for https; the system's
+        authorities if it is not said."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
             raise BadUrl(f"{url!r:.80} is no URL of a far side; write http://HOST:PORT or https://HOST/PATH")
@@ -61,7 +63,7 @@ class FarSide:
         self.knows_keys = knows_keys
         self._lookup = lookup
         self._host, self._port, self._path = parts.hostname, parts.port, parts.path.rstrip("/")
-        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self._tls = (tls or ssl.create_default_context()) if parts.scheme == "https" else None
         self._timeout = timeout
         self._threads = ThreadPoolExecutor(CALLS_MAX, f"effects-{name}")
 
@@ -129,7 +131,9 @@ class FarSide:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def far_sides(urls: Iterable[str], lookups: Iterable[str], knowing_keys: Iterable[str]) -> list[FarSide]:
+def far_sides(
+    urls: Iterable[str], lookups: Iterable[str], knowing_keys: Iterable[str], tls: ssl.SSLContext | None = None
+) -> list[FarSide]:
     """The far sides that a command line names: NAME=URL, NAME=PATH and NAME. BadSetting for one that is not complete."""
     named = dict(_named(each, "--far") for each in urls)
     paths = dict(_named(each, "--lookup") for each in lookups)
@@ -137,7 +141,7 @@ def far_sides(urls: Iterable[str], lookups: Iterable[str], knowing_keys: Iterabl
     strangers = [name for name in (*paths, *knowing) if name not in named]
     if strangers or not named:
         raise BadSetting(f"say where {', '.join(strangers) or 'effects go'}: --far NAME=URL", setting="far")
-    return [FarSide(name, url, lookup=paths.get(name, ""), knows_keys=name in knowing) for name, url in named.items()]
+    return [FarSide(name, url, lookup=paths.get(name, ""), knows_keys=name in knowing, tls=tls) for name, url in named.items()]
 
 
 def _named(text: str, option: str) -> tuple[str, str]:

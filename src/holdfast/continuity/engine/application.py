@@ -9,8 +9,10 @@ The client sees the server's answer, and `Holdfast-Transaction`, its confirmatio
     504   no answer in time: repeat it with `Idempotency-Key: ` the key that is told
     508   a server asks its own domain while it answers
     409, 410, 422, 502   as `machines.gathering` decides
-    501   server-sent events on a route that is not declared as a stream; WebSocket and other upgrades anywhere
+    501   server-sent events or a WebSocket on a route that is not declared as a stream; other upgrades anywhere
     413   a body over BODY_BYTES_MAX
+
+A WebSocket on a declared route is accepted when a server has accepted it (`sockets`), and refused with such a status before.
 
 Internal headers neither come in nor go out: `Accept-Encoding` and what concerns one connection are left out, too.
 """
@@ -24,8 +26,11 @@ from typing import Any
 
 from holdfast.continuity.engine import passed_headers
 from holdfast.continuity.engine.engine import Engine
+from holdfast.continuity.engine.sockets import PassedSocket
 from holdfast.continuity.engine.under_way import AnswerCut, Transaction
 from holdfast.continuity.errors import NotAnswered, NotTaken, ReEntry
+from holdfast.continuity.link.frame import SocketClose
+from holdfast.continuity.link.socket_end import NO_STATUS, OpeningAnswered
 from holdfast.continuity.machines.routes import asks_for_stream
 from holdfast.continuity.request import Headers
 
@@ -37,6 +42,7 @@ BODY_BYTES_MAX = 64 << 20
 # Bodies of all requests together while they are being read.
 BODIES_BYTES_MAX = 512 << 20
 KEY_MAX = 255
+UNDECLARED = 'this route is not declared as a stream; add it to `routes` with kind = "stream"'
 
 
 class ClientLeft(Exception):
@@ -56,8 +62,7 @@ class Application:
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif scope["type"] == "websocket":
-            await receive()
-            await send({"type": "websocket.close", "code": 1011, "reason": "this route is not declared as a stream"})
+            await self._websocket(scope, receive, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
@@ -127,6 +132,31 @@ class Application:
         finally:
             self.engine.leave(number)
 
+    # --- a WebSocket -------------------------------------------------------------------------------------------------
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a WebSocket through to a server, or say with a status why not (23)."""
+        headers: Headers = [(name.lower(), value) for name, value in scope["headers"]]
+        await receive()
+        try:
+            self._check_entry(headers)
+            if not self.engine.is_stream("GET", _target(scope)):
+                raise Refusal(501, UNDECLARED)
+            passed = passed_headers.of_request(headers, b"")
+            socket, opened = await self.engine.open_socket(_target(scope), passed, self._session(scope, headers))
+        except OpeningAnswered as answered:
+            head, body = answered.answer.head, answered.answer.body
+            await _answer_opening(scope, send, head.status, body, passed_headers.without_internal(head.headers))
+        except (Refusal, ReEntry, NotTaken, NotAnswered) as problem:
+            await _refuse_opening(scope, send, problem)
+        else:
+            try:
+                told = passed_headers.without_internal(opened.headers)
+                await send({"type": "websocket.accept", "subprotocol": opened.subprotocol or None, "headers": told})
+                await _pass_through(socket, receive, send)
+            finally:
+                self.engine.sockets.leave(socket)
+
     def _check_entry(self, headers: Headers) -> None:
         """Refuse a request that a server makes while it processes another: it would wait for itself (continuity rule 13).
 
@@ -139,9 +169,9 @@ class Application:
     def _check_stream(self, scope: Scope, headers: Headers) -> None:
         """Refuse what would never end, or would become another protocol, before anything is sent (23)."""
         if any(name == b"upgrade" and b"h2c" not in value.lower() for name, value in headers):
-            raise Refusal(501, "WebSocket and other upgrades are not passed through")
+            raise Refusal(501, "upgrades other than WebSocket are not passed through")
         if asks_for_stream(headers) and not self.engine.is_stream(scope["method"], _target(scope)):
-            raise Refusal(501, 'this route is not declared as a stream; add it to `routes` with kind = "stream"')
+            raise Refusal(501, UNDECLARED)
 
     # --- what a request says -----------------------------------------------------------------------------------------
 
@@ -215,6 +245,53 @@ def _target(scope: Scope) -> str:
 async def _until_left(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def _pass_through(socket: PassedSocket, receive: Receive, send: Send) -> None:
+    """Messages both ways until one side closes it."""
+    ways = [asyncio.ensure_future(each) for each in (_from_client(socket, receive), _to_client(socket, send))]
+    try:
+        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in ways:
+            each.cancel()
+        await asyncio.wait(ways)
+    for each in ways:
+        if not each.cancelled():
+            each.result()
+
+
+async def _from_client(socket: PassedSocket, receive: Receive) -> None:
+    while (message := await receive())["type"] == "websocket.receive":
+        text = message.get("text")
+        if not await socket.put(message["bytes"] if text is None else text.encode(), text is not None):
+            await asyncio.Event().wait()  # the other way says the close
+    socket.close(message.get("code") or NO_STATUS, message.get("reason") or "")
+
+
+async def _to_client(socket: PassedSocket, send: Send) -> None:
+    while not isinstance(message := await socket.get(), SocketClose):
+        said = {"text": message.data.decode()} if message.is_text else {"bytes": message.data}
+        await send({"type": "websocket.send", **said})
+    await send({"type": "websocket.close", "code": message.code, "reason": message.reason})
+
+
+async def _refuse_opening(scope: Scope, send: Send, problem: Refusal | ReEntry | NotTaken | NotAnswered) -> None:
+    headers: Headers = []
+    if isinstance(problem, NotTaken):
+        headers = [(b"retry-after", b"%d" % problem.retry_after)]
+    status = {ReEntry: 508, NotTaken: 503}.get(type(problem)) or problem.status  # type: ignore[union-attr]
+    await _answer_opening(scope, send, status, f"{problem.sentence}\n".encode(), headers)
+
+
+async def _answer_opening(scope: Scope, send: Send, status: int, body: bytes, headers: Headers) -> None:
+    """Answer the opening of a WebSocket as HTTP, where the server of this application can; else it says 403."""
+    if "websocket.http.response" in (scope.get("extensions") or {}):
+        told = [each for each in headers if each[0] != b"content-length"]
+        await send({"type": "websocket.http.response.start", "status": status, "headers": told})
+        await send({"type": "websocket.http.response.body", "body": body})
+    else:
+        await send({"type": "websocket.close"})
 
 
 async def _refuse(send: Send, status: int, sentence: str, headers: Headers) -> None:

@@ -1,5 +1,12 @@
 """Disagreements: answers of servers that differ, told as events, one after the other.
 
+    type         holdfast.domain.disagreement
+    properties   domain, transaction
+    data         transaction, place, is_read, given (who was first), digests by server, kinds: what is held against whom (26),
+                 named: servers that differ without a majority, failed: servers that failed where another has answered
+
+The pipeline `divergence` reads these, and no others, with `--type holdfast.domain.disagreement`.
+
 Memory: WAITING_MAX that are not told yet; past it the oldest are counted and not told. A domain whose servers differ at every
 answer tells so at the pace at which Holdfast takes it, and delays no request.
 """
@@ -14,18 +21,18 @@ from typing import Any
 from holdfast.client.destination import Topic
 from holdfast.continuity.engine.under_way import Transaction
 from holdfast.continuity.machines.gathering import Decided
-from holdfast.continuity.request import MEMBER
+from holdfast.continuity.request import DISAGREEMENT, MEMBER
 from holdfast.errors import HoldfastError
 
 log = logging.getLogger("holdfast.continuity")
 
-DISAGREEMENT = "holdfast.domain.disagreement"
 WAITING_MAX = 1_000
 AGAIN_SECONDS = 1.0
 
 
 class Disagreements:
-    def __init__(self, requests: Topic, disagreements: Topic) -> None:
+    def __init__(self, domain: str, requests: Topic, disagreements: Topic) -> None:
+        self._domain = domain
         self._requests = requests
         self._disagreements = disagreements
         self._waiting: deque[dict[str, Any]] = deque(maxlen=WAITING_MAX)
@@ -62,7 +69,8 @@ class Disagreements:
 
     async def _publish(self, told: dict[str, Any]) -> None:
         """Tell people and pipelines first; then the membership, which may remove a server, or have it rebuilt."""
-        await self._disagreements.send(told, type=DISAGREEMENT)
+        properties = {"domain": self._domain, "transaction": told["transaction"]}
+        await self._disagreements.send(told, type=DISAGREEMENT, properties=properties)
         for server in () if told["is_read"] else told["failed"]:  # its state is not that of the others (continuity rule 4)
             reason = f"it failed at transaction {told['transaction']}, which another server has done"
             await self._requests.send({"kind": "rebuild", "server": server, "reason": reason}, type=MEMBER)

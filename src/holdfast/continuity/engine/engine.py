@@ -17,7 +17,7 @@ import secrets
 import ssl
 import time
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from holdfast.client.client import Client, connect
 from holdfast.continuity import register, request, roll_call
@@ -29,10 +29,11 @@ from holdfast.continuity.engine.reads import Reads
 from holdfast.continuity.engine.registration import Registration
 from holdfast.continuity.engine.servers import Servers
 from holdfast.continuity.engine.sessions import Sessions
+from holdfast.continuity.engine.sockets import PassedSocket, Sockets
 from holdfast.continuity.engine.under_way import Transaction, UnderWay
 from holdfast.continuity.errors import NotAnswered, NotTaken, ReEntry
 from holdfast.continuity.link.answer_server import AnswerServer, ListenerLink
-from holdfast.continuity.link.frame import Answered, Message, Seen, State
+from holdfast.continuity.link.frame import Answered, Message, Seen, SocketFrame, SocketOpened, State
 from holdfast.continuity.link.frame import Resume as ResumeFrame
 from holdfast.continuity.machines.gathering import Decided, End, Gathering, Resume
 from holdfast.continuity.machines.routes import Routes
@@ -81,14 +82,8 @@ class Engine:
         self._heard = asyncio.Event()
         self._numbers = 0
         self._tasks: list[asyncio.Task[None]] = []
-        self.figures: dict[str, int] = {
-            "requests": 0,
-            "reads": 0,
-            "answered": 0,
-            "refused": 0,
-            "not_answered": 0,
-            "disagreements": 0,
-        }
+        names = ("requests", "reads", "answered", "refused", "not_answered", "disagreements")
+        self.figures: dict[str, int] = dict.fromkeys(names, 0)
 
     # --- opening and closing -----------------------------------------------------------------------------------------
 
@@ -101,9 +96,10 @@ class Engine:
             self._topic = self.client.topic(self.domain.requests)
             self._credentials = frozenset(name.lower().encode() for name in self.domain.credentials)
             self._given = GivenAnswers(self._topic)
-            self._disagreements = Disagreements(self._topic, self.client.topic(self.domain.disagreements))
+            self._disagreements = Disagreements(self._domain_name, self._topic, self.client.topic(self.domain.disagreements))
             self._routes = Routes(self.domain.routes)
             self._reads = Reads(self.domain, self.start, self.servers, self._under_way, self._loop_time)
+            self.sockets = Sockets(self.start, self.domain.answer_timeout)
             self._server = AnswerServer(self, self.domain.name, self.name, self.start)
             _, port = await self._server.listen(*self._answers, self._tls)
             told = {
@@ -229,6 +225,14 @@ class Engine:
         self._note(transaction, session)
         return transaction, transaction.number
 
+    async def open_socket(self, target: str, headers: Headers, session: str) -> tuple[PassedSocket, SocketOpened]:
+        """A WebSocket at one current server, for a route that is declared as a stream. Say `sockets.leave` at its end."""
+        self._check_entry(headers)
+        self.figures["reads"] += 1
+        self._expected()
+        place = self._sessions.get(session).place if session else 0
+        return await self.sockets.open(Content("GET", target, headers), place, self.servers.current())
+
     def leave(self, number: str) -> None:
         """The answer of this transaction was handed on, or its client has left."""
         transaction = self._under_way.get(number)
@@ -264,16 +268,10 @@ class Engine:
         self.figures["requests"] += 1
         digest = request.digest_of(method, target, headers, body, self._credentials)
         return Request(
-            transaction=number or f"{self.start}-{self._numbers:x}",
-            domain=self.domain.name,
-            session=session,
-            sequence=self._sessions.next(session),
-            key=key or secrets.token_urlsafe(16),
-            digest=digest,
-            engine=self.name,
-            start=self.start,
-            content=Content(method, target, headers, body, time.time_ns() // 1000, secrets.randbits(63)),
-        )
+            transaction=number or f"{self.start}-{self._numbers:x}", domain=self.domain.name, session=session,
+            sequence=self._sessions.next(session), key=key or secrets.token_urlsafe(16), digest=digest, engine=self.name,
+            start=self.start, content=Content(method, target, headers, body, time.time_ns() // 1000, secrets.randbits(63)),
+        )  # fmt: skip
 
     async def _send(self, asked: Request) -> None:
         """Send a request after the one before of its session was receipted (continuity rule 16)."""
@@ -330,23 +328,28 @@ class Engine:
         log.info("the listener of %s, site %s, is linked", server.name, server.site or "-")
 
     def heard(self, link: ListenerLink, message: Message) -> None:
+        assert link.hello is not None
         if isinstance(message, Answered):
-            assert link.hello is not None
             self._take(link.hello.server, message.part)
         elif isinstance(message, State):
             server = self.servers.hear(link, message)
             self._heard.set()
             if server is not None:
-                self._under_way.lose(server.name, "removed")
+                self._lose(server.name, "removed")
         elif isinstance(message, Seen):
-            assert link.hello is not None
             self._sessions.seen(message.session, link.hello.server)
+        elif isinstance(message, SocketFrame):
+            self.sockets.hear(link.hello.server, message)
 
     def went(self, link: ListenerLink) -> None:
         server = self.servers.leave(link)
         if server is not None:
             log.info("the link of %s is gone", server.name)
-            self._under_way.lose(server.name, "link lost")
+            self._lose(server.name, "link lost")
+
+    def _lose(self, server: str, kind: Literal["link lost", "removed"]) -> None:
+        self._under_way.lose(server, kind)
+        self.sockets.lose(server, "its link is lost" if kind == "link lost" else "it is not current any more")
 
     def _take(self, server: str, part: Part) -> None:
         transaction = self._under_way.get(part.transaction)
@@ -364,7 +367,7 @@ class Engine:
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             for server in self.servers.silent():
-                self._under_way.lose(server.name, "link lost")
+                self._lose(server.name, "link lost")
 
     # --- comparison and records --------------------------------------------------------------------------------------
 
@@ -375,6 +378,7 @@ class Engine:
 
     def _decide(self, transaction: Transaction, decided: Decided) -> None:
         """All servers have answered, or had the time to."""
+        self.servers.hold_against(decided.kinds)
         if transaction.is_comparable and (decided.named or "wrong" in decided.kinds.values()):
             self.figures["disagreements"] += 1
             self._disagreements.add(transaction, decided)
@@ -383,7 +387,7 @@ class Engine:
         """The answer to a roll call."""
         return {
             "part": "engine", "name": self.name, "site": self.site, "start": self.start, "is_ready": self.is_ready,
-            "under_way": len(self._under_way), **self.figures,
+            "under_way": len(self._under_way), "kinds": self.servers.kinds, **self.figures,
             "servers": [
                 {
                     "server": each.name, "site": each.site, "role": each.role, "state": each.state.state,

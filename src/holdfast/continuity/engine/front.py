@@ -12,12 +12,14 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from typing import Any
 
 import uvicorn
 
 from holdfast.continuity.engine.application import Application
 from holdfast.continuity.engine.engine import Engine
+from holdfast.continuity.link.socket_end import MESSAGE_BYTES_MAX
+from holdfast.continuity.server_certificate import ServerCertificate
 from holdfast.errors import Unavailable
 
 log = logging.getLogger("holdfast.continuity")
@@ -44,15 +46,15 @@ class _Uvicorn(uvicorn.Server):
 
 
 async def serve(
-    engine: Engine, host: str, port: int, certificate: Path | None, key: Path | None, announce: Callable[[int], None]
+    engine: Engine, host: str, port: int, certificate: ServerCertificate | None, announce: Callable[[int], None]
 ) -> None:
-    """Take requests until SIGTERM or SIGINT. `announce` is told the port when clients can connect."""
+    """Take requests until SIGTERM or SIGINT, with a certificate by TLS. `announce` is told the port when clients can connect."""
     listening = _listen(host, port)
     try:
         await _open(engine)
         try:
             await _until_ready(engine)
-            await _run(engine, listening, certificate, key, announce)
+            await _run(engine, listening, certificate, announce)
         finally:
             await engine.close()
     finally:
@@ -84,19 +86,25 @@ async def _until_ready(engine: Engine) -> None:
 
 
 async def _run(
-    engine: Engine, listening: socket.socket, certificate: Path | None, key: Path | None, announce: Callable[[int], None]
+    engine: Engine, listening: socket.socket, certificate: ServerCertificate | None, announce: Callable[[int], None]
 ) -> None:
-    config = uvicorn.Config(
-        Application(engine), http="httptools", ws="none", lifespan="off", interface="asgi3", log_config=None, access_log=False,
-        proxy_headers=False, server_header=False, date_header=False, timeout_graceful_shutdown=END_SECONDS,
-        ssl_certfile=certificate, ssl_keyfile=key,
-    )  # fmt: skip
+    tls = certificate.for_uvicorn if certificate is not None else {}
+    config = configured(Application(engine), timeout_graceful_shutdown=END_SECONDS, **tls)
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     server = _Uvicorn(config, lambda: announce(int(listening.getsockname()[1])))
     loop = asyncio.get_running_loop()
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, lambda: setattr(server, "should_exit", True))
     await server.serve([listening])
+
+
+def configured(application: Application, **options: Any) -> uvicorn.Config:
+    """How uvicorn runs the application. Messages of WebSockets are bounded, and not compressed."""
+    return uvicorn.Config(
+        application, http="httptools", ws="websockets-sansio", ws_max_size=MESSAGE_BYTES_MAX, ws_per_message_deflate=False,
+        lifespan="off", interface="asgi3", log_config=None, access_log=False, proxy_headers=False, server_header=False,
+        date_header=False, **options,
+    )  # fmt: skip
 
 
 def _listen(host: str, port: int) -> socket.socket:

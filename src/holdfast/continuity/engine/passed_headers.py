@@ -26,11 +26,16 @@ def of_request(headers: Headers, body: bytes) -> Headers:
 def of_answer(transaction: Transaction, number: str) -> Headers:
     """What the client gets of an answer's headers, and its confirmation number."""
     assert transaction.begin is not None
-    passed = [each for each in transaction.begin.head.headers if each[0] not in HOP_BY_HOP and not each[0].startswith(_INTERNAL)]
+    passed = without_internal(transaction.begin.head.headers)
     passed.append((b"holdfast-transaction", number.encode()))
     if transaction.begin.replayed:
         passed.append((b"holdfast-replayed", b"true"))
     return passed
+
+
+def without_internal(headers: Headers) -> Headers:
+    """The headers of an answer without those of one connection, and of Holdfast."""
+    return [each for each in headers if each[0] not in HOP_BY_HOP and not each[0].startswith(_INTERNAL)]
 
 
 def of_problem(problem: NotAnswered) -> Headers:

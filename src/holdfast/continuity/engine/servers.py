@@ -9,13 +9,14 @@ The engine keeps nothing of this: an engine that starts hears it from all listen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from holdfast.continuity.link.answer_server import ListenerLink
 from holdfast.continuity.link.frame import Hello, State
 
 # Several heartbeats: a listener that is busy for a moment stays current.
 FRESH_SECONDS = 2.0
+SERVERS_KEPT = 256
 
 
 class Server:
@@ -39,6 +40,14 @@ class Servers:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._servers: dict[str, Server] = {}
+        self.kinds: dict[str, dict[str, int]] = {}  # what was held against each server, and how often (26)
+
+    def hold_against(self, kinds: Mapping[str, str]) -> None:
+        """Count what is held against servers. Past SERVERS_KEPT names that are new are not counted."""
+        for server, kind in kinds.items():
+            if server in self.kinds or len(self.kinds) < SERVERS_KEPT:
+                counted = self.kinds.setdefault(server, {})
+                counted[kind] = counted.get(kind, 0) + 1
 
     def __iter__(self) -> Iterator[Server]:
         return iter(self._servers.values())

@@ -27,6 +27,8 @@ from holdfast.continuity.link.frame import (
     Read,
     Resume,
     Roll,
+    SocketFrame,
+    SocketOpen,
     State,
     Stop,
     Welcome,
@@ -64,6 +66,9 @@ class Ears(Protocol):
     def resume(self, link: AnswerLink, asked: Resume) -> None: ...
 
     def stop_stream(self, number: str) -> None: ...
+
+    def socket(self, link: AnswerLink, asked: SocketOpen | SocketFrame) -> None:
+        """A WebSocket is to be opened, or one that is open goes on."""
 
 
 class AnswerLink(asyncio.Protocol):
@@ -224,6 +229,8 @@ class AnswerLink(asyncio.Protocol):
             self._ears.resume(self, message)
         elif isinstance(message, Stop):
             self._ears.stop_stream(message.number)
+        elif isinstance(message, SocketOpen | SocketFrame):
+            self._ears.socket(self, message)
         elif isinstance(message, Roll):
             self.say_state(with_members=True)
 

@@ -80,10 +80,12 @@ class ListenerLink(asyncio.Protocol):
         self.send(Welcome(self._server.name, self._server.start))
         self._server.hall.came(self)
 
-    def send(self, message: Message) -> None:
-        """Say something. Dropped if the link is gone: the listener has its store."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(frame.encode(message))
+    def send(self, message: Message) -> bool:
+        """Say something; whether there is a link. Dropped if it is gone: the listener has its store."""
+        if self._transport is None or self._transport.is_closing():
+            return False
+        self._transport.write(frame.encode(message))
+        return True
 
     def pause_writing(self) -> None:
         self.is_writable = False

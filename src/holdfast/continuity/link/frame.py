@@ -5,7 +5,9 @@
     └──────────────┴──────────────┴──────────────────────────────┘
 
     listener ──▶ engine     Hello, Answered, State, Seen
-    engine ──▶ listener     Welcome, Read, Stop, Resume, Roll, Goodbye
+    engine ──▶ listener     Welcome, Read, Stop, Resume, Roll, Goodbye, SocketOpen
+    both ways               SocketMessage, SocketTaken, SocketClose: of a WebSocket that is passed through (`socket_end`);
+                            a listener begins it with SocketOpened or SocketRefused
 
 A listener dials only engines that are registered in the topic, and goes on only if the start id in `Welcome` is the one that is
 registered: no bodies go to a port that another program has taken (continuity rule 17). An engine goes on only with listeners of
@@ -21,8 +23,8 @@ from typing import Literal
 import crc32c
 import msgspec
 
-from holdfast.continuity.answer import Part
-from holdfast.continuity.request import Content
+from holdfast.continuity.answer import Head, Outcome, Part
+from holdfast.continuity.request import Content, Headers
 from holdfast.errors import ProtocolError
 
 VERSION = 1
@@ -108,7 +110,57 @@ class Stop(_Message, frozen=True, tag=10):
     number: str
 
 
-Message = Hello | Welcome | Goodbye | Answered | State | Seen | Read | Resume | Roll | Stop
+class SocketOpen(_Message, frozen=True, tag=11):
+    """Open a WebSocket at the server, if the listener has finished `place`; the subprotocols are among the headers."""
+
+    number: str
+    content: Content
+    place: int
+
+
+class SocketOpened(_Message, frozen=True, tag=12):
+    """The server has accepted it."""
+
+    number: str
+    subprotocol: str  # "" for none
+    headers: Headers
+
+
+class SocketRefused(_Message, frozen=True, tag=13):
+    """There is no WebSocket. `answered`: the server said no, with this answer; else it may be tried at another server."""
+
+    number: str
+    outcome: Outcome
+    reason: str
+    head: Head | None = None
+    body: bytes = b""
+
+
+class SocketMessage(_Message, frozen=True, tag=14):
+    """A whole message of a WebSocket."""
+
+    number: str
+    data: bytes
+    is_text: bool
+
+
+class SocketTaken(_Message, frozen=True, tag=15):
+    """The other side has taken so much, as `socket_end.size_of` counts: it has room for that again."""
+
+    number: str
+    size: int
+
+
+class SocketClose(_Message, frozen=True, tag=16):
+    """The WebSocket ends, and why."""
+
+    number: str
+    code: int
+    reason: str = ""
+
+
+SocketFrame = SocketOpened | SocketRefused | SocketMessage | SocketTaken | SocketClose
+Message = Hello | Welcome | Goodbye | Answered | State | Seen | Read | Resume | Roll | Stop | SocketOpen | SocketFrame
 HEARTBEAT_SECONDS = 0.2
 
 _encoder = msgspec.msgpack.Encoder()

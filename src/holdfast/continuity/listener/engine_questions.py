@@ -1,4 +1,5 @@
-"""Questions of engines to a listener, beside the topic: how its server is, reads, and stored answers from a byte on."""
+"""Questions of engines to a listener, beside the topic: how its server is, reads, streams, WebSockets,
+and stored answers from a byte on."""
 
 from __future__ import annotations
 
@@ -10,13 +11,15 @@ import msgspec
 
 from holdfast.continuity.answer import Answer
 from holdfast.continuity.link.answer_link import AnswerLink
-from holdfast.continuity.link.frame import Read, Resume, ServerState, State
+from holdfast.continuity.link.frame import Read, Resume, ServerState, SocketFrame, SocketOpen, SocketRefused, State
 from holdfast.continuity.listener.answers import Answers, AnswerStream
 from holdfast.continuity.listener.durable.store import Store
 from holdfast.continuity.listener.requests_in_order import RequestsInOrder
 from holdfast.continuity.listener.server_call import Declined, ServerCall
 from holdfast.continuity.listener.server_connection import CallFailed
+from holdfast.continuity.listener.server_sockets import ServerSockets
 from holdfast.continuity.listener.topic_events import TopicEvents
+from holdfast.continuity.roll_call import SHOWN_BYTES_MAX
 
 # Streams that are passed on at once: each has a connection to the server, and others need some, too.
 STREAMS_MAX = 64
@@ -49,6 +52,7 @@ class EngineQuestions:
         self._is_linked = is_linked
         self._reads: set[asyncio.Task[None]] = set()
         self._streams: dict[str, asyncio.Task[None]] = {}  # by their number
+        self._sockets = ServerSockets(server)
 
     def state(self, with_members: bool) -> State:
         """How the server is, and how far."""
@@ -59,16 +63,32 @@ class EngineQuestions:
 
     def read(self, link: AnswerLink, asked: Read) -> None:
         """Answer a request that is not in the topic, if everything that it must see is finished (continuity rule 10)."""
-        is_fresh = self._is_linked() and self._state() == "current"
-        if not is_fresh or asked.place > self._order.finished or asked.membership > self._membership.number:
-            return self._answers.send_to(link, asked.number, 0, "declined", None, "behind, or not current")
-        if asked.is_stream and len(self._streams) >= STREAMS_MAX:
-            return self._answers.send_to(link, asked.number, 0, "declined", None, f"{STREAMS_MAX} streams are passed on already")
+        declined = self._reason_to_decline(asked.place, asked.membership, asked.is_stream)
+        if declined:
+            return self._answers.send_to(link, asked.number, 0, "declined", None, declined)
         task = asyncio.create_task(self._pass_on(link, asked) if asked.is_stream else self._read(link, asked))
         if asked.is_stream:
             self._streams[asked.number] = task
         self._reads.add(task)
         return task.add_done_callback(self._reads.discard)
+
+    def _reason_to_decline(self, place: int, membership: int, is_stream: bool) -> str:
+        """Why this server should not be asked; "" if it may be."""
+        is_fresh = self._is_linked() and self._state() == "current"
+        if not is_fresh or place > self._order.finished or membership > self._membership.number:
+            return "behind, or not current"
+        if is_stream and len(self._streams) + len(self._sockets) >= STREAMS_MAX:
+            return f"{STREAMS_MAX} streams are passed on already"
+        return ""
+
+    def socket(self, link: AnswerLink, asked: SocketOpen | SocketFrame) -> None:
+        """Open a WebSocket at the server, or go on with one."""
+        if not isinstance(asked, SocketOpen):
+            self._sockets.hear(link, asked)
+        elif declined := self._reason_to_decline(asked.place, 0, True):
+            link.send(SocketRefused(asked.number, "declined", declined))
+        else:
+            self._sockets.open(link, asked)
 
     async def _read(self, link: AnswerLink, asked: Read) -> None:
         place = self._order.finished
@@ -118,8 +138,15 @@ class EngineQuestions:
         else:
             self._answers.resume(link, asked.transaction, asked.offset)
 
+    def stored(self, transaction: str) -> Answer | None:
+        """What the server answered, for people who compare; None if that is not kept, or too large."""
+        place = self._store.place_of(transaction)
+        answer = self._store.find(place) if place is not None else None
+        return answer if answer is not None and len(answer.body) <= SHOWN_BYTES_MAX else None
+
     async def close(self) -> None:
         """End the reads under way."""
+        await self._sockets.close()
         for task in self._reads:
             task.cancel()
         await asyncio.gather(*self._reads, return_exceptions=True)

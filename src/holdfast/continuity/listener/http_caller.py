@@ -103,13 +103,13 @@ class HttpCaller:
         """`tls`: the context for https; the system's authorities if it is not said."""
         self.url = url
         self.address = parse_address(url)
-        self._tls = (tls or ssl.create_default_context()) if self.address.is_tls else None
+        self.tls = (tls or ssl.create_default_context()) if self.address.is_tls else None
         self._host = self.address.authority.encode()
         self._answer_max = answer_max
         self._idle: list[ServerConnection] = []  # the one used last is used next
         self._turns = asyncio.Semaphore(connections_max)
-        # Asked first on every new connection, and who hears the answer; CallFailed of it ends the connection.
-        self.greeting: tuple[Content, Callable[[Answer], None]] | None = None
+        # What is asked first on every new connection, and who hears the answer; CallFailed of it ends the connection.
+        self.greeting: Callable[[], tuple[Content, Callable[[Answer], None]]] | None = None
         self.connections_made = 0  # a server that was started again is noticed by a new connection (continuity rule 12)
 
     async def __aenter__(self) -> Self:
@@ -136,7 +136,7 @@ class HttpCaller:
         """
         request = written(content, headers or [], self._host)
         if request is None:
-            return _UNWRITABLE
+            return UNWRITABLE
         async with self._connection(timeout) as connection:
             body_max = self._answer_max if stream is None else None
             connection.begin(request, is_head=content.method == "HEAD", body_max=body_max)
@@ -191,8 +191,8 @@ class HttpCaller:
         """
         request = written(content, headers or [], self._host)
         if request is None:
-            yield _UNWRITABLE.head
-            yield _UNWRITABLE.body
+            yield UNWRITABLE.head
+            yield UNWRITABLE.body
             return
         async with self._connection(timeout) as connection:
             connection.begin(request, is_head=content.method == "HEAD")
@@ -244,7 +244,7 @@ class HttpCaller:
         """The connection after the greeting, or another if the server did not keep it. CallFailed if it said nothing."""
         if self.greeting is None:
             return connection
-        content, hear = self.greeting
+        content, hear = self.greeting()
         alarm = self._alarm(connection, timeout)
         try:
             connection.begin(written(content, [], self._host) or b"", is_head=False, body_max=self._answer_max)
@@ -279,7 +279,7 @@ class HttpCaller:
                     _, connection = await loop.create_unix_connection(lambda: ServerConnection(loop), address.path)
                 else:
                     _, connection = await loop.create_connection(
-                        lambda: ServerConnection(loop), address.host, address.port, ssl=self._tls
+                        lambda: ServerConnection(loop), address.host, address.port, ssl=self.tls
                     )
         except TimeoutError as problem:
             raise CallFailed("refused", f"{self.url} takes no connection within {timeout:g} s") from problem
@@ -306,4 +306,4 @@ def written(content: Content, extra: Headers, host: bytes) -> bytes | None:
 
 # The answer to a request that cannot be written.
 _UNWRITABLE_TEXT = b"This request cannot be written as HTTP.\n"
-_UNWRITABLE = Answer(Head(400, [(b"content-type", b"text/plain")], len(_UNWRITABLE_TEXT)), _UNWRITABLE_TEXT)
+UNWRITABLE = Answer(Head(400, [(b"content-type", b"text/plain")], len(_UNWRITABLE_TEXT)), _UNWRITABLE_TEXT)

@@ -32,7 +32,7 @@ from holdfast.continuity.effects.calls_with_effects import CallsWithEffects
 from holdfast.continuity.errors import StoreDamaged
 from holdfast.continuity.link import frame
 from holdfast.continuity.link.answer_link import Address, AnswerLink, AnswerLinks
-from holdfast.continuity.link.frame import Hello, Read, Resume, Role, ServerState, State
+from holdfast.continuity.link.frame import Hello, Read, Resume, Role, ServerState, SocketFrame, SocketOpen, State
 from holdfast.continuity.listener.answers import Answers, AnswerStream
 from holdfast.continuity.listener.durable.mark_file import CALLS
 from holdfast.continuity.listener.durable.store import Store
@@ -53,6 +53,7 @@ from holdfast.continuity.machines.change import Change, Effect, Moved, Registere
 from holdfast.continuity.machines.doubt import Doubt, Policy
 from holdfast.continuity.machines.membership import Membership
 from holdfast.continuity.machines.order import Order
+from holdfast.continuity.server_certificate import ServerCertificate
 from holdfast.errors import HoldfastError, NoSuchSubscription, Unavailable
 
 log = logging.getLogger("holdfast.continuity")
@@ -71,37 +72,24 @@ class Listener:
     """The listener of one server. Use it as `async with`; `run` works until `stop`."""
 
     def __init__(
-        self,
-        url: str,
-        domain: str,
-        server: str,
-        *,
-        call: HttpCaller | Handler | str,
-        store: Path,
-        site: str = "",
-        role: Role = "server",
-        in_doubt: Policy = "resend",
-        forgets: bool = False,
-        probe: str = "",
-        reset: Command | None = None,
-        snapshot: Command | None = None,
-        snapshot_every: str = "",
-        tls: ssl.SSLContext | None = None,
-        password: str | None = None,
-        boot: bytes | None = None,
-        egress: tuple[str, int] | None = None,
-    ) -> None:
+        self, url: str, domain: str, server: str, *,
+        call: HttpCaller | Handler | str, store: Path, site: str = "", role: Role = "server",
+        in_doubt: Policy = "resend", forgets: bool = False, probe: str = "",
+        reset: Command | None = None, snapshot: Command | None = None, snapshot_every: str = "",
+        tls: ssl.SSLContext | None = None, password: str | None = None, boot: bytes | None = None,
+        egress: tuple[str, int] | None = None, egress_tls: ServerCertificate | None = None,
+    ) -> None:  # fmt: skip
         """`call`: the server's URL, or a Python handler. `reset` and `snapshot`: how the server is taken back, and how its state
         is written (`rebuild.user_command`); `snapshot_every`: `600s`, or a number of events. `tls`: the context of answer links.
-        `boot`: the id of this start of the machine, if it is not the system's.
-        `egress`: where the server asks for effects; port 0 takes a free one."""
+        `boot`: the id of this start of the machine, if not the system's. `egress`: where the server asks for effects; port 0: a
+        free one."""
         self.server, self.site = checked_name(server, "server"), site
         self.role: Role = role
         self._url, self._password, self._domain_name = url, password, domain
         self._call, self._folder, self._policy, self._forgets, self._probe = call, store, in_doubt, forgets, probe
         self._commands = user_commands(domain, server, reset=reset, snapshot=snapshot)
         self._every = Every.parse(snapshot_every)
-        self._tls, self._egress = tls, egress
+        self._tls, self._egress, self._egress_tls = tls, egress, egress_tls
         self._boot = boot if boot is not None else boot_id()
         self._begin_life()
         self._tasks: list[asyncio.Task[None]] = []
@@ -159,15 +147,10 @@ class Listener:
         self.membership = Membership.decode(members) if members else Membership(domain.servers_min)
         function = pkgutil.resolve_name(domain.compare.function) if domain.compare.function else None
         compare = partial(AnswerStream.compared, rules=domain.compare, function=function)
-        knows_keys = self._policy == "resend"
         self._server = ServerCall(
-            self._call,
-            tells=domain.tell_server,
-            knows_keys=knows_keys,
-            probe=self._probe,
-            timeout=domain.call_timeout,
-            aliases=aliases_in(domain.aliases, store.history()),
-        )
+            self._call, tells=domain.tell_server, knows_keys=self._policy == "resend", probe=self._probe,
+            timeout=domain.call_timeout, aliases=aliases_in(domain.aliases, store.history()),
+        )  # fmt: skip
         hello = Hello(frame.VERSION, domain.name, self.server, self.site, self.role, store.identity.store)
         self.links = AnswerLinks(hello, self, self._tls)
         self.answers = Answers(self.client, self.links, self.membership, self.server)
@@ -178,8 +161,9 @@ class Listener:
             self._server, self.confirms, self.answers.tell, self.answers.stream, compare, self._publish_skip, self._changed,
             self._forgets and not self._probe,
         )  # fmt: skip
-        if self._forgets:
-            self._server.notice_restarts(lambda: self.requests.want_rebuild("it forgets, and was started again"))
+        # Its last transaction says something only of a server that is told numbers, one after the other.
+        if self._forgets or (domain.tell_server and domain.order == "domain" and not domain.aliases):
+            self._server.notice_restarts(self.requests.want_rebuild, self._forgets)
         self._snapshots = SnapshotTaker(
             domain, self.server, store, self.confirms, self._rebuild.snapshots, self._commands.get("snapshot"), self._every,
             self._publish_snapshot,
@@ -206,7 +190,7 @@ class Listener:
         if self._egress is not None or self.domain.effects:
             self._server.effects = await CallsWithEffects(
                 self.client, self.domain, self.server, is_certain=lambda: self._is_joined, stop_rebuild=self._stop_rebuild,
-                is_replaying=lambda: self.state_now == "rebuilding", address=self._egress,
+                is_replaying=lambda: self.state_now == "rebuilding", address=self._egress, tls=self._egress_tls,
             ).open()  # fmt: skip
 
     def _stop_rebuild(self, reason: str) -> None:
@@ -257,7 +241,7 @@ class Listener:
 
     async def run(self) -> None:
         """Work until `stop`, or until something fails that cannot be repaired here: a disk, a store."""
-        telling = asyncio.create_task(roll_call.answer_for_ever(self.client, self.domain.name, self.description))
+        telling = asyncio.create_task(roll_call.answer_for_ever(self.client, self.domain.name, self.description, self._show))
         try:
             while await self._live():
                 await self._start_over()
@@ -382,13 +366,19 @@ class Listener:
     def resume(self, link: AnswerLink, asked: Resume) -> None:
         self._questions.resume(link, asked)
 
+    def socket(self, link: AnswerLink, asked: SocketOpen | SocketFrame) -> None:
+        self._questions.socket(link, asked)
+
+    def _show(self, transaction: str) -> roll_call.StoredAnswer:
+        return roll_call.StoredAnswer(self.server, self.role, transaction, self._questions.stored(transaction))
+
     def description(self) -> dict[str, Any]:
         """The answer to a roll call."""
         state = self.state(False)
         return {
             "part": "listener", "name": self.server, "site": self.site, "role": self.role, "state": state.state,
             "finished": state.finished, "lag": state.received - state.finished, "in_doubt": state.in_doubt, "keys": state.keys,
-            "needs_rebuild": self.requests.needs_rebuild,
+            "needs_rebuild": self.requests.needs_rebuild, "is_known": self._server.is_known,
         }  # fmt: skip
 
 

@@ -13,14 +13,19 @@ servers would not know its token.
 A probe is a path of the server that is asked for a transaction: `GET PROBE?transaction=NUMBER` answers JSON with `state`, which
 is `done`, `running` or `unknown`, and with `start`, an id that changes when the server is started again. A server that forgets is
 asked for `start` on every new connection, before the request is sent (continuity rule 12).
+One that does not forget, and is told numbers in the order of the domain, may tell `last`: the number of the last transaction that
+it has done. If that is not the newest one that it has answered, the server has lost something, and is rebuilt (15). After a
+restart without `last` its state is called unknown, and it goes on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import NamedTuple, cast
 from urllib.parse import quote
 
@@ -29,11 +34,13 @@ import msgspec
 from holdfast.continuity.answer import Answer, Head
 from holdfast.continuity.domain import AliasRule
 from holdfast.continuity.effects.calls_with_effects import CallsWithEffects
+from holdfast.continuity.link.socket_end import OpeningAnswered
 from holdfast.continuity.listener.durable.record import Record
-from holdfast.continuity.listener.http_caller import HttpCaller, Stream
+from holdfast.continuity.listener.http_caller import UNWRITABLE, HttpCaller, Stream
 from holdfast.continuity.listener.server_connection import CallFailed
+from holdfast.continuity.listener.server_socket import ServerSocket
 from holdfast.continuity.machines.aliases import Aliases, UnknownToken
-from holdfast.continuity.machines.doubt import ProbeAnswer, server_verdict
+from holdfast.continuity.machines.doubt import LastDone, ProbeAnswer, server_verdict
 from holdfast.continuity.machines.effects import traceparent_of
 from holdfast.continuity.request import Content, Headers, Request
 
@@ -44,6 +51,8 @@ Handler = Callable[[Content], Awaitable[Answer]]
 REACH_PAUSE_SECONDS = 0.05
 # A server says nothing for long where nothing happens; one that is gone closes its connection.
 STREAM_IDLE_SECONDS = 3_600.0
+# Of these a server may tell the last: so many can be done while a connection is made.
+DONE_KEPT = 1_024
 _FAILED = b"The handler of this request failed.\n"
 
 
@@ -55,7 +64,8 @@ class Probed(msgspec.Struct, frozen=True):
 
 
 class _Started(msgspec.Struct, frozen=True):
-    start: str
+    start: str | None = None
+    last: str | None = None
 
 
 class Called(NamedTuple):
@@ -84,25 +94,44 @@ class ServerCall:
         self._timeout = timeout
         self.effects: CallsWithEffects | None = None  # set if the server may ask for effects
         self._aliases = aliases
-        self._start = ""  # the start id that the server told last
+        self._start: str | None = None  # the start id that the server told last
+        self._forgets = False
+        self._done: deque[str] = deque(maxlen=DONE_KEPT)  # transactions that it has done, in order
+        self._done_count = 0
+        self._asked: dict[str, None] = {}  # those after them that it may have done
+        self.is_known = True  # nothing speaks against its having what it has done
 
-    def notice_restarts(self, restarted: Callable[[], None]) -> bool:
-        """Have it said when the server was started again, before anything is sent to it; whether that can be known."""
+    def notice_restarts(self, restarted: Callable[[str], None], forgets: bool) -> bool:
+        """Have it said when the server was started again and is to be rebuilt, before anything is sent to it; whether that can be
+        known."""
         if self._caller is None or not self._probe:
             return False
-        self._restarted = restarted
-        self._caller.greeting = (Content("GET", self._probe, []), self._heard_start)
+        self._restarted, self._forgets = restarted, forgets
+        self._caller.greeting = lambda: (Content("GET", self._probe, []), partial(self._heard_start, self._done_count))
         return True
 
-    def _heard_start(self, answer: Answer) -> None:
+    def _heard_start(self, done: int, answer: Answer) -> None:
+        """The server tells its start, and its last transaction. `done`: how many were done when it was asked."""
         try:
-            now = msgspec.json.decode(answer.body, type=_Started).start
+            told = msgspec.json.decode(answer.body, type=_Started)
+            if self._forgets and told.start is None:
+                raise msgspec.ValidationError("the field `start` is missing")
         except msgspec.DecodeError as problem:
             raise CallFailed("cut", f"it tells no start id: {problem}") from problem
-        before, self._start = self._start or now, now
-        if server_verdict(before, now, True, None) == "rebuild":
-            self._restarted()
+        before, self._start = self._start or told.start, told.start
+        verdict = server_verdict(before, told.start, self._forgets, self._last_done(done, told.last))
+        self.is_known = verdict == "restarted" or (verdict == "same" and self.is_known)
+        if verdict == "rebuild":
+            is_lost = f"its last transaction is {told.last or 'none'}, and it had done {self._done[-1] if self._done else 'none'}"
+            self._restarted("it forgets, and was started again" if self._forgets else is_lost)
             raise CallFailed("refused", "the server was started again, and has forgotten")
+
+    def _last_done(self, done: int, last: str | None) -> LastDone | None:
+        """Whether a server that tells this number has all that was done when it was asked: the last one, or any since."""
+        if last is None or self._forgets or not done:
+            return None
+        possible = list(self._done)[-(self._done_count - done + 1) :]
+        return "reached" if last in possible or last in self._asked else "earlier"
 
     @property
     def is_in_process(self) -> bool:
@@ -126,9 +155,16 @@ class ServerCall:
 
     async def _ask_with_effects(self, request: Request, content: Content, stream: Stream | None = None) -> Answer:
         """The answer; where it may ask for effects, it is whole before any of it is handed on."""
+        self._asked[request.transaction] = None
         if self.effects is None:
-            return await self.ask(content, self._extra(request), stream)
-        return await self.effects.call(request, lambda: self.ask(content, self._extra(request)))
+            answer = await self.ask(content, self._extra(request), stream)
+        else:
+            answer = await self.effects.call(request, lambda: self.ask(content, self._extra(request)))
+        if answer is not UNWRITABLE:  # that was not sent
+            self._done.append(request.transaction)
+            self._done_count += 1
+            self._asked.clear()
+        return answer
 
     async def read(self, number: str, content: Content, stream: Stream | None = None) -> Answer:
         """The answer to a request that is not in the topic. Declined if it would show a value that has no token."""
@@ -169,6 +205,17 @@ class ServerCall:
             async for each in parts:
                 yield each
 
+    async def open_socket(self, content: Content) -> ServerSocket:
+        """A WebSocket at the server. OpeningAnswered if it answers with a status; CallFailed if there is none."""
+        own = self._aliases.incoming(content) if self._aliases is not None else content
+        if isinstance(own, UnknownToken):
+            raise OpeningAnswered(_unknown(own))
+        if self._caller is None:
+            raise CallFailed("refused", "a server that is a Python handler has no WebSocket")
+        if self._caller.greeting is not None:
+            await self._caller.reach(self._timeout)  # a server that was started again is not shown (continuity rule 12)
+        return await ServerSocket.open(self._caller, own, self._timeout)
+
     async def _handle(self, content: Content, headers: Headers) -> Answer:
         assert self._handler is not None
         named = {name for name, _ in headers}  # said anew, as `HttpCaller` does it
@@ -197,6 +244,7 @@ class ServerCall:
         """Ask the server for a transaction. A probe that cannot be asked, or says nothing, leaves the call running."""
         if not self._probe:
             return Probed("unknown")
+        self._asked[transaction] = None
         try:
             answer = await self.ask(Content("GET", f"{self._probe}?transaction={quote(transaction)}", []))
             return msgspec.json.decode(answer.body, type=Probed) if answer.head.status == 200 else Probed("running")

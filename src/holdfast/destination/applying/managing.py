@@ -6,7 +6,7 @@ Temporary ones are named by the server, belong to a session, and go with it.
 from __future__ import annotations
 
 from holdfast.destination import command as commands
-from holdfast.destination.effect import BacklogCreated, BacklogDeleted, Configured, DetachedReceiver, Died
+from holdfast.destination.effect import BacklogCreated, BacklogDeleted, Configured, DetachedReceiver, Died, Resembling
 from holdfast.destination.name import DEAD, WELL_KNOWN, check_destination, check_temporary, is_temporary
 from holdfast.destination.settings import Settings, changed
 from holdfast.destination.state.catalog import Destination
@@ -36,6 +36,8 @@ def create(state: State, entry: int, command: commands.Create, payload: memoryvi
         state.introduce(command.session, entry).destinations.append(command.name)
     if isinstance(destination, Queue):
         effects.append(BacklogCreated(destination.key))
+        if command.is_unconfigured and (like := state.catalog.resembled(command.name)):
+            effects.append(Resembling(command.name, like))
     return True
 
 

@@ -42,6 +42,7 @@ class Catalog:
         self._keys: list[BacklogKey] | None = None  # of subscriptions
         self.queues: dict[BacklogKey, Queue] = {}
         self.patterns: dict[BacklogKey, PatternSubscription] = {}
+        self._families: dict[str, str] = {}  # a topic of each family of names, such as prices.eu of `prices.`; for notices only
         for well_known in (self.dead, Topic(LOG, Settings(events_max=LOG_EVENTS_MAX), bodies), Queue(ADMIN, Settings(), bodies)):
             self.add(well_known)
 
@@ -132,6 +133,11 @@ class Catalog:
         """How many temporary destinations the sessions of a user own."""
         return self._temporaries.get(user, 0)
 
+    def resembled(self, queue: str) -> str | None:
+        """A pattern that matches the name of a queue, or a topic with the same words before the last dot; None: neither."""
+        matching = next((each.pattern.text for each in self.patterns.values() if each.pattern.matches(queue)), None)
+        return matching or (self._families.get(_family(queue)) if "." in queue else None)
+
     # --- changing ----------------------------------------------------------------------------------------------------
 
     def add(self, destination: Destination) -> None:
@@ -144,12 +150,16 @@ class Catalog:
         if isinstance(destination, Queue):
             self.queues[destination.key] = destination
         else:
+            if not destination.name.startswith("_"):
+                self._families[_family(destination.name)] = destination.name
             for pattern in self.patterns.values():
                 destination.join(pattern)
 
     def remove(self, name: str) -> Destination:
         """Remove the destination itself; its queues are removed one by one."""
         removed = self.destinations.pop(name)
+        if self._families.get(_family(name)) == name:
+            del self._families[_family(name)]
         if self._names is not None:
             del self._names[bisect_left(self._names, name)]
         if removed.owner:
@@ -235,3 +245,8 @@ class Catalog:
         here.update(dict.fromkeys(self._bodies.carried_to(first, last)))
         here.update(dict.fromkeys(self._bodies.pinned_between(first, last)))
         return sorted(here)
+
+
+def _family(name: str) -> str:
+    """The words of a name before its last dot, which topics that belong together share; the name itself where it has none."""
+    return name.rpartition(".")[0] or name

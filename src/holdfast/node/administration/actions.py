@@ -47,6 +47,10 @@ def _delete(asked: arguments.Delete, now_ms: int) -> Maker:
     return lambda origin, token: command.Delete(asked.name, origin, token, now_ms, asked.force)
 
 
+def _purge(asked: arguments.Purge, now_ms: int) -> Maker:
+    return lambda origin, token: command.Purge(asked.name, origin, token)
+
+
 def _subscribe(asked: arguments.Subscribe, now_ms: int) -> Maker:
     parse_optional(asked.selector)
     limits, _ = asked.limits()
@@ -100,7 +104,7 @@ def _empty(asked: arguments.Empty, now_ms: int) -> Maker:
     """Empty `_ADMIN`, from which only the node receives. Events elsewhere are received, or deleted with their destination."""
     if asked.name != ADMIN:
         raise BadSetting(
-            f"only {ADMIN!r} is emptied so, not {asked.name!r}; receive what waits there, or delete it", setting="name"
+            f"only {ADMIN!r} is emptied so, not {asked.name!r}; receive what waits there, or purge it", setting="name"
         )
     reason = "it was given up before it was carried out"
     return lambda origin, token: command.Dead(0, ADMIN, "", EVERYTHING.to_bytes(), reason, "rejected", now_ms, origin, token)
@@ -113,6 +117,7 @@ COMMANDS: dict[str, Prepare] = {
     "configure": _configure,
     "ensure": _ensure,
     "delete": _delete,
+    "purge": _purge,
     "empty": _empty,
     "subscribe": _subscribe,
     "subscribe_like": _subscribe_like,

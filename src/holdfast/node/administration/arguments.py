@@ -119,6 +119,10 @@ class Delete(Named, frozen=True, kw_only=True):
         return None if is_temporary(self.name) else Touched("manage", self.name)
 
 
+class Purge(Named, frozen=True, kw_only=True):
+    pass
+
+
 class Empty(Named, frozen=True, kw_only=True):
     pass
 
@@ -298,6 +302,7 @@ ACTIONS: Mapping[str, type[Arguments]] = {
     "configure": Configure,
     "ensure": Ensure,
     "delete": Delete,
+    "purge": Purge,
     "empty": Empty,
     "describe": Describe,
     "subscribe": Subscribe,

@@ -73,7 +73,9 @@ class Greeting:
     def _welcome(self, version: int) -> None:
         settings = self._manager.settings
         limits = (frame.FRAME_BYTES_MAX, settings.heartbeat_ms, settings.window)
-        welcome = frame.Welcome(version, settings.name, *limits, self._manager.now_ms(), self._manager.channel.id)
+        manager = self._manager
+        has_users = manager.login is not None
+        welcome = frame.Welcome(version, settings.name, *limits, manager.now_ms(), manager.channel.id, has_users)
         self._link.admit()
         self._client_link.say(0, welcome)
 

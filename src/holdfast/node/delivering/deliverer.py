@@ -34,7 +34,7 @@ BacklogKey = effect.BacklogKey
 # Effects that change nothing for deliveries.
 _NOT_DELIVERED = (
     effect.Answer, effect.Claimed, effect.BacklogCreated, effect.Died, effect.ReturnedOften, effect.WindowShortened,
-    effect.SubscriptionRemoved,
+    effect.SubscriptionRemoved, effect.Purged, effect.Resembling,
 )  # fmt: skip
 
 

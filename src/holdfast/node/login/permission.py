@@ -132,8 +132,8 @@ def visible_pages(session: Session, rows: Rows) -> Rows:
 
 
 def visible_status(session: Session, status: Row) -> Row:
-    """The status without destinations that the user may not do anything to. The count of all waiting events is for users who may
-    know of all destinations."""
+    """The status without destinations that the user may not do anything to. The count of all waiting events, and names
+    that are like others, are for users who may know of all destinations."""
     may_see_all = _may_see(session, Pattern.glob("**"))
     return {
         **status,
@@ -142,6 +142,7 @@ def visible_status(session: Session, status: Row) -> Row:
             each: [row for row in status[each] if _visible_place(session, row) is not None]
             for each in ("dead", "redelivered_often")
         },
+        "perhaps_topics": status["perhaps_topics"] if may_see_all else [],
         "waiting": status["waiting"] if may_see_all else None,
         "programs": status.get("programs", []) if may_see_all else [],
         "oldest_waiting": _visible_place(session, status["oldest_waiting"]),

@@ -18,7 +18,7 @@ import logging
 
 from holdfast.channel.channel import Channel, Pressure
 from holdfast.destination.backlog.history import OFTEN
-from holdfast.destination.effect import Died, ReturnedOften, SubscriptionRemoved, WindowShortened
+from holdfast.destination.effect import Died, Purged, Resembling, ReturnedOften, SubscriptionRemoved, WindowShortened
 from holdfast.destination.name import DEAD
 from holdfast.destination.state.deduplication import REMEMBERED_MAX
 from holdfast.errors import Blocked, DiskFailed, HoldfastError
@@ -155,6 +155,20 @@ class OperatorLog:
         events = f"{removed.events:,} {'event' if removed.events == 1 else 'events'}"
         line = f"subscription {name!r} of {topic!r} was removed with the {events} that waited in it: {removed.reason}"
         self._notices.say(flow_log, logging.WARNING, f"removed {removed.backlog}", folded(line))
+
+    def purged(self, purged: Purged) -> None:
+        events = f"{purged.events:,} {'event' if purged.events == 1 else 'events'}"
+        line = f"{purged.backlog[0]!r} was purged of {events}"
+        self._notices.say(flow_log, logging.WARNING, f"purged {purged.backlog}", folded(line))
+
+    def resembling(self, made: Resembling) -> None:
+        name = made.queue
+        line = (
+            f"queue {name!r} came into being on first use, and its name is like that of topics in use ({made.like!r}); a queue "
+            f"and a topic do not see each other's events. Was client.topic({name!r}), or --topic, meant? Then delete the queue; "
+            f"otherwise say so with ensure_queue({name!r})"
+        )
+        self._notices.say(flow_log, logging.WARNING, f"resembling {name}", folded(line))
 
     # --- users -------------------------------------------------------------------------------------------------------
 

@@ -146,6 +146,7 @@ async def status(manager: MessageManager, asked: arguments.Status) -> dict[str, 
         "deduplicate_shortened": _short_windows(manager),
         "dead": _dead(manager),
         "redelivered_often": survey.often,
+        "perhaps_topics": survey.perhaps_topics,
         "journal_used_bytes": pressure.used_bytes,
         "journal_size_bytes": pressure.size_bytes,
         "pins_space": _pin(channel, survey),
@@ -183,6 +184,7 @@ class Survey:
         self.waiting = 0
         self.oldest: tuple[int, Queue] | None = None  # the entry that was placed first in its backlog, and where that is
         self.often: list[dict[str, Any]] = []  # where events came back more than 20 times, and how many
+        self.perhaps_topics: list[dict[str, str]] = []  # queues that nobody fills, or reads, with names like topics
         self.pin: tuple[int, Queue | None] | None = None  # the least entry that is needed, and by whom
 
     @classmethod
@@ -192,9 +194,18 @@ class Survey:
             made.pin = beside[0], None
         for place, queue in enumerate(list(catalog.queues.values()), 1):
             made.look(queue, beside)
+            made.look_at_name(queue, catalog)
             if place % LOOKED_AT_ONCE == 0:
                 await asyncio.sleep(0)
         return made
+
+    def look_at_name(self, queue: Queue, catalog: Catalog) -> None:
+        """Note a queue that was made on first use, of which only one side is used, and whose name is like that of topics."""
+        if not queue.is_unconfigured or len(self.perhaps_topics) >= OFTEN_ROWS_MAX:
+            return
+        is_read, is_filled = not queue.is_without_receivers, queue.is_used and bool(queue.account()["accepted"])
+        if is_read != is_filled and (like := catalog.resembled(queue.name)):
+            self.perhaps_topics.append({"destination": queue.name, "like": like})
 
     def look(self, queue: Queue, beside: tuple[int, int] | None) -> None:
         if not queue.is_used or not queue.backlog.waiting:

@@ -289,6 +289,10 @@ class MessageManager:
                 self.operator_log.returned_often(each)
             elif isinstance(each, effect.SubscriptionRemoved):
                 self.operator_log.subscription_removed(each)
+            elif isinstance(each, effect.Purged):
+                self.operator_log.purged(each)
+            elif isinstance(each, effect.Resembling):
+                self.operator_log.resembling(each)
             self.deliverer.act(each)
             self._note_flow(each)
             if self._outcomes.are_waiting:

@@ -19,6 +19,10 @@ is judged, and a row written if anything is wrong with it:
 
 `agreed` is the digest that more servers gave than any other, if there is one, and `dissenting` are the servers that gave another.
 An answer that comes later than `patience` is judged by itself, and then others are missing in it: nothing late is lost.
+
+Engines of a domain compare by themselves, and tell each disagreement in one event of the topic `domain.NAME.disagreements`
+(`holdfast.continuity.engine.disagreements`). With the type DISAGREEMENT those are read: each is a row at once, without patience.
+Missing are servers that the engine has named as late, silent or lost, beside those of `--servers`, which may be left out.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from holdfast.continuity.request import DISAGREEMENT
 from holdfast.spark.pipelines.running.settings import seconds
 from holdfast.spark.pipelines.statistics import period
 
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
 
 KEYS = ("domain", "transaction", "problems")
 UNSAID = "?"
+TOLD = "transaction string, digests map<string,string>, kinds map<string,string>"
 
 
 def divergence(
@@ -50,6 +56,8 @@ def divergence(
     type: str = "answer",
 ) -> DataFrame:
     """One row for each transaction with which something is wrong."""
+    if type == DISAGREEMENT:
+        return judged(disagreements(events), servers)
     watched = answers(events, type).withWatermark("time", period(lateness_seconds))
     span = F.session_window("time", period(patience_seconds))
     gathered = watched.groupBy(span.alias("span"), "domain", "transaction").agg(
@@ -57,7 +65,7 @@ def divergence(
         F.min("time").alias("first_at"),
         F.max("time").alias("last_at"),
     )
-    return judged(gathered, servers)
+    return judged(gathered.withColumn("named", F.array().cast("array<string>")), servers)
 
 
 def answers(events: DataFrame, type: str) -> DataFrame:
@@ -71,13 +79,34 @@ def answers(events: DataFrame, type: str) -> DataFrame:
     )
 
 
+def disagreements(events: DataFrame) -> DataFrame:
+    """What engines tell: domain, transaction, answers, the servers that were named, times."""
+    told = F.from_json(F.col("data").cast("string"), TOLD)
+    unsaid = F.array(F.struct(F.lit(UNSAID).alias("server"), F.lit(UNSAID).alias("digest")))
+    answer = F.transform(
+        F.map_entries("told.digests"), lambda each: F.struct(each["key"].alias("server"), each["value"].alias("digest"))
+    )
+    return (
+        events.where(F.col("type") == DISAGREEMENT)
+        .withColumn("told", told)
+        .select(
+            F.coalesce(F.col("properties")["domain"], F.col("destination")).alias("domain"),
+            F.coalesce("told.transaction", F.lit(UNSAID)).alias("transaction"),
+            F.coalesce(answer, unsaid).alias("answers"),
+            F.coalesce(F.map_keys("told.kinds"), F.array().cast("array<string>")).alias("named"),
+            F.col("time").alias("first_at"),
+            F.col("time").alias("last_at"),
+        )
+    )
+
+
 def judged(gathered: DataFrame, servers: Sequence[str]) -> DataFrame:
     """Name the disagreement of each transaction and the servers concerned; transactions that agree are left out."""
     expected = F.array(*map(F.lit, servers)).cast("array<string>")
     answered = F.array_sort(F.array_distinct("answers.server"))
     found = (
         gathered.withColumn("answered", answered)
-        .withColumn("missing", F.array_except(expected, "answered"))
+        .withColumn("missing", F.array_except(F.array_union(expected, "named"), "answered"))
         .withColumn("unexpected", F.array_except("answered", expected) if servers else F.filter("answered", _is_unsaid))
         .withColumn("twice", F.filter("answered", lambda server: F.size(_answers_of(server)) > 1))
         .withColumn("agreed", _agreed())

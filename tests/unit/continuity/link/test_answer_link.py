@@ -11,7 +11,21 @@ from pathlib import Path
 from holdfast.continuity.answer import Part
 from holdfast.continuity.link import answer_link, frame
 from holdfast.continuity.link.answer_link import Address, AnswerLink, AnswerLinks
-from holdfast.continuity.link.frame import Answered, Frames, Goodbye, Hello, Message, Read, Resume, Roll, State, Stop, Welcome
+from holdfast.continuity.link.frame import (
+    Answered,
+    Frames,
+    Goodbye,
+    Hello,
+    Message,
+    Read,
+    Resume,
+    Roll,
+    SocketFrame,
+    SocketOpen,
+    State,
+    Stop,
+    Welcome,
+)
 from holdfast.continuity.request import Content
 from holdfast.wire import tls
 from tests.certificates import Authority
@@ -81,6 +95,9 @@ class ListenerEars:
 
     def stop_stream(self, number: str) -> None:
         self.asked.append(Stop(number))
+
+    def socket(self, link: AnswerLink, asked: SocketOpen | SocketFrame) -> None:
+        self.asked.append(asked)
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta
 
+from holdfast.continuity.request import DISAGREEMENT
 from holdfast.errors import BadSetting
 from holdfast.event.pattern import Pattern
 from holdfast.spark.pipelines.auditing.settings import AuditSettings
@@ -69,7 +70,9 @@ class AlertsSettings(StreamSettings, kw_only=True, frozen=True):
 
 class DivergenceSettings(StreamSettings, kw_only=True, frozen=True):
     servers: Annotated[str | list[str], shown_as("NAMES", "The servers that all have to answer, such as a,b,c.")] = ""
-    type: Annotated[str, shown_as("TYPE", "The type of the events that are answers.")] = "answer"
+    type: Annotated[
+        str, shown_as("TYPE", f"The type of the events that are answers; {DISAGREEMENT}: what engines of a domain tell.")
+    ] = "answer"
     patience: Annotated[Period, shown_as("TIME", "How long after the last answer a transaction is judged.")] = "30s"
     lateness: Annotated[Period, shown_as("TIME", "How far the times of events may be out of order.")] = "10s"
     table: Annotated[str, shown_as("DIR", "The folder of a lake table for the rows; left out: they are printed here.")] = ""
@@ -83,7 +86,7 @@ class DivergenceSettings(StreamSettings, kw_only=True, frozen=True):
         super().check()
         seconds(self.patience, "patience")
         seconds(self.lateness, "lateness")
-        if len(self.server_names) < 2:
+        if len(self.server_names) < 2 and (self.server_names or self.type != DISAGREEMENT):
             raise BadSetting("--servers is missing: name the servers that all have to answer, two or more, such as a,b,c")
         _refuse_terminal_elsewhere(self, self.table)
 
@@ -170,7 +173,11 @@ PIPELINES = (
         "divergence",
         "Compare the answers of replicated servers, and name the transactions in which they do not agree.",
         DivergenceSettings,
-        (f"{_READ.format('divergence')} --servers a,b,c --table ./lake/divergence --once",),
+        (
+            f"{_READ.format('divergence')} --servers a,b,c --table ./lake/divergence --once",
+            "holdfast pipeline divergence --destinations domain.shop.disagreements --subscription divergence "
+            f"--type {DISAGREEMENT} --checkpoint ./checkpoints/divergence",
+        ),
     ),
     Pipeline(
         "replay",

@@ -1,0 +1,41 @@
+"""The commands of continuity: what they refuse before anything is started."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from holdfast.cli.main import run
+
+ENGINE = ["engine", "--domain", "shop"]
+LISTENER = ["listener", "--domain", "shop", "--name", "a", "--server", "http://127.0.0.1:9001"]
+
+
+@pytest.mark.parametrize(("command", "package"), [(ENGINE, "uvicorn"), (LISTENER, "websockets")])
+def test_without_the_packages_a_command_says_what_to_install(command: list[str], package: str) -> None:
+    program = f"import sys; sys.modules[{package!r}] = None; from holdfast.cli.main import main; main()"
+
+    done = subprocess.run([sys.executable, "-c", program, *command], capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 1
+    assert "pip install 'holdfast[continuity]'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "missing"),
+    [
+        ([*ENGINE, "--tls-client-ca", "ca.pem"], "--tls-certificate"),
+        ([*ENGINE, "--tls-listener-ca", "ca.pem"], "--tls-certificate"),
+        ([*LISTENER, "--tls-certificate", "a.pem"], "--tls-ca"),
+        ([*LISTENER, "--egress-client-ca", "ca.pem"], "--egress-certificate"),
+        ([*LISTENER, "--server-ca", "/nowhere.pem"], "authority /nowhere.pem cannot be used"),
+        (["effects", "--domain", "shop", "--far", "x=https://x", "--far-ca", "/nowhere.pem"], "authority /nowhere.pem cannot"),
+    ],
+)
+def test_options_of_tls_that_do_not_belong_together_or_cannot_be_read_are_refused(
+    capsys: pytest.CaptureFixture[str], command: list[str], missing: str
+) -> None:
+    assert run(command) == 1
+    assert missing in capsys.readouterr().err
