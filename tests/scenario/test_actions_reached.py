@@ -193,9 +193,11 @@ async def test_counters_and_histograms_are_scraped_by_a_real_parser(url: str, tm
         except OSError:
             return {}
         samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
-        return {f"{each.name}{sorted(each.labels.items())}": each.value for each in samples if not each.name.endswith("_created")}
+        counted = [each for each in samples if not each.name.endswith("_created")]
+        return {"answers": 1, **{f"{each.name}{sorted(each.labels.items())}": each.value for each in counted}}
 
     async with at_work(url, tmp_path, rules) as client:
+        assert scraped() == {"answers": 1}  # nothing is counted yet
         for number in range(6):
             data = {"kind": "card"} if number < 4 else {}
             await client.topic("orders").send(data, properties={"site": "eu", "seconds": 0.05 if number else 3.0})
@@ -206,6 +208,8 @@ async def test_counters_and_histograms_are_scraped_by_a_real_parser(url: str, tm
     assert found["orders_failed_total[('kind', 'other'), ('site', 'eu')]"] == 2
     assert found["order_seconds_bucket[('le', '0.1')]"] == 5
     assert found["order_seconds_sum[]"] == pytest.approx(3.25)
+    assert found["holdfast_rules_alerts_total[('rule', 'orders')]"] == 6
+    assert found["holdfast_rules_actions_done_total[('action', 'seconds'), ('rule', 'orders')]"] <= 6
 
 
 async def test_a_command_gets_the_alert_on_its_input_and_no_shell_reads_its_words(url: str, tmp_path: Path) -> None:

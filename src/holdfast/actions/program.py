@@ -16,6 +16,7 @@ import logging
 import os
 import secrets as dice
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -229,7 +230,9 @@ class _Life:
                     for rule, placed in table.rules.items()
                     if placed.source == name
                 ]
-                life._readers.append(SourceReader(client, names, source, own, ticker.heard))
+                life._readers.append(
+                    SourceReader(client, names, source, own, ticker.heard, partial(surroundings.figures.add, "alerts"))
+                )
             for rule in rules.values():
                 for action in rule.actions:
                     queue = names.action(rule.name, action.name)

@@ -27,6 +27,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from holdfast.actions.alert import Alert
+from holdfast.actions.kinds.figures import Figures
 from holdfast.actions.secrets import Secrets
 
 Complaint = tuple[str, str]  # a setting, and what is wrong with it
@@ -40,6 +41,7 @@ class Surroundings:
         self.folder = folder or Path()  # relative paths are meant from here
         self.secrets = secrets or Secrets(self.folder)
         self.metrics = ""  # the address at which counters are shown; "" for none
+        self.figures = Figures()
         self._shared: dict[str, Any] = {}
         self._lock = threading.Lock()  # actions run in threads
 
@@ -81,6 +83,9 @@ class Action(ABC):
     def complaints(cls, settings: Any) -> Iterator[Complaint]:
         """Mistakes that the types of the settings do not tell."""
         return iter(())
+
+    def open(self) -> None:  # noqa: B027 - most have nothing to open
+        """Alerts may come. Runs in the thread of the action; what it raises is logged, and `do` is called all the same."""
 
     @property
     def gather_s(self) -> float:

@@ -21,11 +21,14 @@ from typing import Any
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_server
+from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.registry import Collector
 
 from holdfast.actions.alert import Alert
 from holdfast.actions.errors import ActionRefused
 from holdfast.actions.kinds.action import Action, Complaint, Surroundings
+from holdfast.actions.kinds.figures import MEANINGS, Figures
 from holdfast.actions.machines.seen import field_of
 
 SHARED = "holdfast.actions.counters"
@@ -34,11 +37,28 @@ SERIES_MAX = 1_000
 OTHER = "other"
 
 
+class _OwnFigures(Collector):
+    """The figures of the rules themselves."""
+
+    def __init__(self, figures: Figures) -> None:
+        self._figures = figures
+
+    def collect(self) -> Iterator[Metric]:
+        made = {
+            name: CounterMetricFamily(f"holdfast_rules_{name}", text, labels=["rule"] if name == "alerts" else ["rule", "action"])
+            for name, text in MEANINGS.items()
+        }
+        for (name, rule, action), count in self._figures.rows().items():
+            made[name].add_metric([rule, action] if action else [rule], count)
+        yield from made.values()
+
+
 class Counters:
     """The counters of a program, and the server that shows them. They outlive a reload of the rules."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, figures: Figures) -> None:
         self.registry = CollectorRegistry()
+        self.registry.register(_OwnFigures(figures))
         self._metrics: dict[str, MetricWrapperBase] = {}
         self._series: dict[str, set[tuple[str, ...]]] = {}
         self._lock = threading.Lock()
@@ -96,6 +116,9 @@ class Count(Action):
         if settings.buckets != sorted(set(settings.buckets)):
             yield "buckets", "buckets are numbers that grow"
 
+    def open(self) -> None:
+        self._shown()
+
     def do(self, alerts: Sequence[Alert]) -> None:
         counters = self._shown()
         for alert in alerts:
@@ -111,7 +134,9 @@ class Count(Action):
 
     def _shown(self) -> Counters:
         if self._counters is None:
-            self._counters = self.surroundings.shared(SHARED, lambda: Counters(self.surroundings.metrics))
+            self._counters = self.surroundings.shared(
+                SHARED, lambda: Counters(self.surroundings.metrics, self.surroundings.figures)
+            )
         return self._counters
 
     def _label(self, text: str, alert: Alert) -> str:

@@ -19,6 +19,7 @@ import msgspec
 from holdfast.actions.alert import Alert
 from holdfast.actions.errors import ActionRefused
 from holdfast.actions.kinds.action import Action, Surroundings
+from holdfast.actions.kinds.figures import Figure
 from holdfast.actions.kinds.send import Send
 from holdfast.actions.rule import CheckedRule, RuleAction
 from holdfast.actions.running.action_thread import ActionThread
@@ -43,11 +44,14 @@ class ActionRunner:
         self._session = client.session()
         self._incoming: Incoming | None = None
         self._thread = ActionThread(f"holdfast-{rule.name}-{action.name}")
-        self.done = self.failed = 0
 
     async def open(self) -> None:
         await self._client.ensure_queue(self._queue, update=True, redelivery_limit=0)
         await self._session.open()
+        try:
+            await self._thread.call(self._action.open)
+        except Exception as problem:
+            log.warning("%s is not ready yet: %s", self.title, self._surroundings.secrets.redact(str(problem)))
         self._incoming = await self._session.queue(self._queue).receive(credit=max(self._action.BATCH_MAX, 16)).open()
 
     async def close(self) -> None:
@@ -98,7 +102,7 @@ class ActionRunner:
             for event in left:
                 self._fail(event, problem)
         else:
-            self.done += len(left)
+            self._note("actions_done", len(left))
 
     async def _send(self, action: Send, event: ReceivedEvent, alert: Alert) -> None:
         """Send an event and confirm the alert in one transaction."""
@@ -125,11 +129,14 @@ class ActionRunner:
         reason = f"{self.title}: it was begun {event.deliveries} times, and the last time the program ended before it did"
         log.error("%s; the alert goes to the dead events", reason)
         event.reject(reason, code="failed")
-        self.failed += 1
+        self._note("actions_failed")
         return True
 
+    def _note(self, figure: Figure, count: int = 1) -> None:
+        self._surroundings.figures.add(figure, self._rule.name, self._terms.name, count)
+
     def _fail(self, event: ReceivedEvent, problem: Exception) -> None:
-        self.failed += 1
+        self._note("actions_failed")
         said = str(problem) if isinstance(problem, HoldfastError) else f"{type(problem).__name__}: {problem}"
         reason = self._surroundings.secrets.redact(f"{self.title}: {said}")[:REASON_LENGTH_MAX]
         if event.is_decided:

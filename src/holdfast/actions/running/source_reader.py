@@ -69,15 +69,21 @@ class ReadRule:
 
 class SourceReader:
     def __init__(
-        self, client: Client, names: Names, source: Source, rules: Sequence[ReadRule], heard: Callable[[], None] = lambda: None
+        self,
+        client: Client,
+        names: Names,
+        source: Source,
+        rules: Sequence[ReadRule],
+        heard: Callable[[], None] = lambda: None,
+        told: Callable[[str], None] = lambda rule: None,
     ) -> None:
-        """`heard` is called when machines have changed, and may want to be woken at another time."""
+        """`heard` is called when machines have changed, and may want to be woken at another time; `told` for each alert, with
+        its rule."""
         self._client, self._names, self.source, self.rules = client, names, source, rules
-        self._heard = heard
+        self._heard, self._told = heard, told
         self._session = client.session()
         self._incoming: Incoming | None = None
         self.tick = 0  # the number of the newest tick of this life that was heard
-        self.alerts = 0
         self._turn = asyncio.Lock()  # events and the passing of time come one after the other
 
     @property
@@ -147,7 +153,8 @@ class SourceReader:
         for rule, each in told:
             await self._put_alerts(transaction, rule.rule, each)
         await transaction.commit()
-        self.alerts += len(told)
+        for rule, _ in told:
+            self._told(rule.rule.name)
 
     def _counted(self, event: ReceivedEvent) -> list[tuple[ReadRule, Told]]:
         at_us = accepted_us(event)
