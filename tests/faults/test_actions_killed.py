@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -150,13 +150,17 @@ async def test_the_alerts_of_rules_that_are_killed_are_those_of_rules_that_are_n
                     "n": dice.randrange(6),
                     "state": dice.choice(["up", "down"]),
                 }
-                await client.topic(dice.choice(["load.one", "load.two"])).send({"for": host}, properties=properties)
+                with suppress(holdfast.HoldfastError):  # the server was killed: the event may be there, for both
+                    await client.topic(dice.choice(["load.one", "load.two"])).send({"for": host}, properties=properties)
                 await asyncio.sleep(dice.choice([0, 0.002, 0.03]))
 
         async with holdfast.connect(server.url) as client:
             loading = asyncio.create_task(load(client))
-            for _ in range(rounds):
+            for number in range(rounds):
                 await asyncio.sleep(dice.uniform(0.05, 0.8))
+                if number % 4 == 2:  # the server, too, on whom both depend
+                    server.kill()
+                    await asyncio.to_thread(server.start)
                 killed.kill()
                 is_ready = dice.random() < 0.7  # else it may be killed while it starts
                 await asyncio.to_thread(killed.start, is_ready)
@@ -167,14 +171,9 @@ async def test_the_alerts_of_rules_that_are_killed_are_those_of_rules_that_are_n
 
             async def all_absent() -> bool:
                 async with client.queue("told.spared").browse() as events:
-                    late = [
-                        event
-                        async for event in events
-                        if event.properties["rule"] == "absent"
-                        and event.accepted_at
-                        and event.accepted_at.timestamp() > last + 0.4
-                    ]
-                return time.time() > last + 3 or len(late) >= len(KEYS)
+                    told = [event async for event in events if event.properties["rule"] == "absent"]
+                late = [event for event in told if event.accepted_at and event.accepted_at.timestamp() > last]
+                return len(late) >= len(KEYS)
 
             await until(all_absent, "the rules that were spared have told the last absences")
 

@@ -141,6 +141,37 @@ async def _selector_of(client: holdfast.Client, number: int) -> bool:
     return True
 
 
+async def test_alerts_that_wait_are_done_with_the_new_settings_of_their_action(url: str, tmp_path: Path) -> None:
+    def rules(file: str, line: str) -> RuleSet:
+        text = f"""
+            name = "mended"
+            [rules.any]
+            topics = ["t"]
+            actions = [{{ do = "log", file = "{file}", line = "{line}", backoff = 0.05, backoff_max = 0.1, retries = 100 }}]
+        """
+        return parse(text, tmp_path)
+
+    async with holdfast.connect(url) as client, Actions(url, rule_set=rules("no/such/folder/x", "{data}")) as actions:
+        working = asyncio.create_task(actions.run())
+        await client.topic("t").send("one")
+
+        async def tried() -> bool:
+            async with client.queue("actions.mended.do.any.log").browse() as events:
+                return any([event.deliveries > 1 async for event in events])
+
+        await until(tried, "it cannot be written")
+        actions.change(rules("alerts.log", "mended: {data}"))
+        await until(lambda: _text(tmp_path / "alerts.log"), "it is written")
+        actions.stop()
+        await working
+
+    assert _text(tmp_path / "alerts.log") == "mended: one\n"
+
+
+def _text(file: Path) -> str:
+    return file.read_text() if file.exists() else ""
+
+
 @pytest.mark.parametrize("step", ["_make", "_write", "_read_to_the_boundary", "_delete", "_forget", "settled"])
 async def test_a_crash_in_the_middle_of_a_change_is_made_good_by_the_next_start(
     url: str, step: str, monkeypatch: pytest.MonkeyPatch
