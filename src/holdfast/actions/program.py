@@ -33,7 +33,7 @@ from holdfast.actions.running.source_reader import ReadRule, SourceReader
 from holdfast.actions.running.ticker import Ticker
 from holdfast.actions.secrets import RedactingFilter, Secrets
 from holdfast.client.client import Client
-from holdfast.errors import Closed, HoldfastError
+from holdfast.errors import Closed, Damaged, HoldfastError
 
 log = logging.getLogger("holdfast.actions")
 
@@ -105,6 +105,8 @@ class Actions:
                 await self._life.until(self._wake)
                 pause_s = PAUSE_S
                 await self._take_wanted()
+            except Damaged:
+                raise
             except HoldfastError as problem:
                 log.warning("rules %s begin anew in %g s: %s", self.names.program, pause_s, problem)
                 await self._end()

@@ -25,6 +25,11 @@ EXAMPLE_BYTES_MAX = 8_192
 KEY_LENGTH_MAX = 200
 
 
+# What can be read from JSON cannot always be written again: it may be nested too deep.
+NOT_WRITABLE = (RecursionError, UnicodeEncodeError, ValueError, TypeError)
+NOT_SHOWN = "…"
+
+
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """One event. `at_us` is the time of its acceptance, by the server's clock."""
 
@@ -54,7 +59,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
         for name, value in (("properties", dict(self.properties) or None), ("data", self.data)):
             if value is None or isinstance(value, bytes):
                 continue
-            if len(msgspec.json.encode({**shown, name: value})) <= EXAMPLE_BYTES_MAX:
+            if _json_bytes({**shown, name: value}) <= EXAMPLE_BYTES_MAX:
                 shown[name] = value
             else:
                 shown[f"{name}_left_out"] = True
@@ -108,4 +113,17 @@ def key_text(value: Any) -> str:
     """A value as text: text as it is, anything else as JSON; "" for none."""
     if value is None:
         return ""
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    if isinstance(value, str):
+        return value
+    try:
+        return msgspec.json.encode(value).decode()
+    except NOT_WRITABLE:
+        return NOT_SHOWN
+
+
+def _json_bytes(value: Any) -> int:
+    """How large a value is as JSON; larger than anything if it cannot be written."""
+    try:
+        return len(msgspec.json.encode(value))
+    except NOT_WRITABLE:
+        return EXAMPLE_BYTES_MAX + 1

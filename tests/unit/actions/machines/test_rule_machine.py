@@ -269,6 +269,19 @@ def test_an_event_of_any_size_is_an_example_of_bounded_size() -> None:
     assert one.due.examples[0]["data_left_out"] and one.due.examples[0]["properties_left_out"]
 
 
+def test_data_that_is_nested_too_deep_to_be_written_is_left_out_and_counts_all_the_same() -> None:
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    machine = RuleMachine(Terms(name="rule", key="data.deep", condition=Count(2, 100), gathering=Gathering(cooldown_us=5)), 1)
+
+    told = [each for at_us in (1, 2) for each in machine.event(Seen(at_us=at_us, position=at_us, data={"deep": deep}))]
+
+    (one,) = told
+    assert one.due.keys == ["…"] and one.due.examples[0]["data_left_out"]
+    assert msgspec.json.encode(one)
+
+
 def test_another_condition_forgets_keys_and_keeps_what_was_gathered() -> None:
     terms = Terms(name="rule", condition=Count(2, 100), key="host", gathering=Gathering(gather_us=50))
     machine, log = RuleMachine(terms, 1), StateLog(terms.condition)
