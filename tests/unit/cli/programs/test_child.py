@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.cli.operations.status import for_people
 from holdfast.cli.programs import child
 from holdfast.cli.programs.child import ChildProgram, Children, environment_of, holdfast_command
+from holdfast.client.description import Status
 from tests.waiting import until
 
 
@@ -53,3 +55,18 @@ def test_a_child_finds_the_server_unless_its_environment_says_where(monkeypatch:
 
     monkeypatch.setenv("HOLDFAST_URL", "holdfast://user@host")
     assert environment_of("holdfast://127.0.0.1:1")["HOLDFAST_URL"] == "holdfast://user@host"
+
+
+def test_the_status_tells_in_words_which_programs_run_beside_a_server() -> None:
+    told: Status = {
+        "blocked": [],
+        "programs": [
+            {"program": "actions", "state": "running", "pid": 7, "restarts": 0, "reason": ""},
+            {"program": "relay", "state": "waiting", "pid": None, "restarts": 2, "reason": "exit code 3"},
+        ],
+    }
+
+    assert for_people(told)["programs"] == (
+        "actions is running, relay is waiting, started again 2 times, the last time after exit code 3"
+    )
+    assert for_people({"blocked": []})["programs"] == "none"
