@@ -73,7 +73,7 @@ docs: $(STAMPS)/docs ## build the guide, the documents and the API reference int
 	@echo "open build/site/index.html; for its search, serve it: python3 -m http.server --directory build/site"
 
 BENCH ?=
-bench: $(STAMPS)/bench $(STAMPS)/peers ## measure beside NATS, Redis, RabbitMQ, SQLite and the bare disk
+bench: $(STAMPS)/bench $(STAMPS)/peers ## measure beside NATS, Redis, RabbitMQ, SQLite, the bare disk, nginx, HAProxy and Envoy
 	$(BIN)/python -m tests.bench $(BENCH)
 
 lock: $(STAMPS)/uv ## choose the newest versions of what we depend on
@@ -136,6 +136,7 @@ $(STAMPS)/java: .ci/debian-packages | $(STAMPS)/uv
 	@touch $@
 
 # A peer that cannot be installed is left out by the bench, which says so.
-$(STAMPS)/peers: .ci/debian-packages | $(STAMPS)/uv
-	@.ci/debian-packages redis-server rabbitmq-server
+$(STAMPS)/peers: .ci/debian-packages $(LOCKED) | $(STAMPS)/uv
+	@$(SYNC) --no-default-groups --group peers
+	@.ci/debian-packages redis-server rabbitmq-server nginx-light haproxy
 	@touch $@

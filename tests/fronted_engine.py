@@ -17,6 +17,7 @@ from holdfast.continuity.domain import Domain
 from holdfast.continuity.engine.application import Application
 from holdfast.continuity.engine.engine import Engine
 from holdfast.continuity.engine.front import configured
+from holdfast.continuity.engine.plain.plain_protocol import PlainProtocol
 from tests.waiting import until
 
 
@@ -38,7 +39,8 @@ async def fronted_engine(url: str, domain: Domain, **options: Any) -> AsyncItera
 async def served(app: Any) -> AsyncIterator[int]:
     """An ASGI application under uvicorn; its port."""
     listening = socket.create_server(("127.0.0.1", 0))
-    config = configured(app, timeout_graceful_shutdown=1)
+    http = PlainProtocol if isinstance(app, Application) else "httptools"
+    config = configured(app, http, timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server._serve([listening]))
     await until(lambda: server.started, "it takes requests")

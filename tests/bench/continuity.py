@@ -1,7 +1,8 @@
 """Measure p: requests through an engine to two servers, beside a bare program that writes, syncs, sends to both and returns one.
 
     added     one client, durable requests: how much longer than a call of the server itself, against the bare program
-    reads     declared reads against the bare program that writes nothing, and against a proxy on aiohttp
+    reads     declared reads against the bare program that writes nothing, and against a proxy on aiohttp; nginx, HAProxy and
+              Envoy beside them, which send a request to two servers, or to one of two, and store nothing
     rate      32 clients, in the order of the domain; and by key against that order, with servers that take 5 ms
     trouble   a server hung, a server dead, an engine killed, a listener started again, a server that catches up
 
@@ -18,11 +19,15 @@ import time
 import uuid
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
+from typing import Literal
 
 from holdfast.continuity.domain import Domain, KeyRule, Route
 from tests.bench.child import free_port
 from tests.bench.http_load import GOOD, NoAnswer, OneClient, latencies_ms, p50, p99, requests_a_second
+from tests.bench.peer import CannotRun
 from tests.bench.peers.domain import Part, RunningDomain, is_answered, multicast, small_server
+from tests.bench.peers.mirrors import ENVOY, HAPROXY, NGINX, mirrors
 from tests.bench.results import Target, in_turns, ratios
 from tests.bench.workshop import Workshop
 
@@ -33,20 +38,21 @@ SLOW_S = 0.005
 KILL_AFTER_S = 0.1
 SLOW_MANY = 3_000
 WRITE, READ = "/k/0", "/r/0"
+MIRRORS = (NGINX, HAPROXY, ENVOY)
+# Reads of a hedged route go to one server, as those of the proxy do; to two by default, as those of the bare program.
+HEDGED = "Holdfast, hedged"
 HOLDFAST, BARE, BARE_READS, DIRECT, PROXY = "Holdfast", "bare, durable", "bare multicast", "the server itself", "aiohttp proxy"
 
 
 def measure(workshop: Workshop) -> None:
-    for party in ("nginx mirror", "HAProxy", "Envoy"):
-        workshop.results.left_out[party] = "it mirrors requests and stores none: it is no party of this measure yet"
     _beside_the_bare(workshop)
     _orders(workshop)
     _troubles(workshop)
 
 
-def _domain(name: str, order: str = "domain") -> Domain:
+def _domain(name: str, order: str = "domain", send: Literal["all", "hedged"] = "all") -> Domain:
     keys = (KeyRule(path="/k/([^/]+)"),) if order == "key" else ()
-    return Domain(name=name, order=order, keys=keys, routes=(Route("/r/*"),))  # type: ignore[arg-type]
+    return Domain(name=name, order=order, keys=keys, routes=(Route("/r/*", send=send),))  # type: ignore[arg-type]
 
 
 def _key(number: int) -> str:
@@ -70,10 +76,25 @@ def _beside_the_bare(workshop: Workshop) -> None:
             port = free_port()
             command = ["-m", "tests.bench.peers.aiohttp_proxy", str(port), str(servers[0].port)]
             ports[PROXY] = _started(stack, Part(folder / "proxy", command, port)).port
+        mirrored = _started_mirrors(stack, workshop, folder, servers)
+        ports |= mirrored
         running = stack.enter_context(RunningDomain(folder / "domain", _domain("bench"), servers))
         ports[HOLDFAST] = running.port
+        hedged = [_started(stack, small_server(folder / f"hedged-{name}")) for name in ("a", "b")]
+        ports[HEDGED] = stack.enter_context(RunningDomain(folder / "hedged", _domain("hedged", send="hedged"), hedged)).port
         _latencies(workshop, ports)
         _rates(workshop, ports)
+
+
+def _started_mirrors(stack: ExitStack, workshop: Workshop, folder: Path, servers: list[Part]) -> dict[str, int]:
+    """The ports of ready-made proxies that can be had here; the others are left out, with the reason."""
+    ports = {}
+    for name, (kind, where, before) in mirrors(folder, servers).items():
+        try:
+            ports[name] = _started(stack, kind(where, before)).port
+        except CannotRun as reason:
+            workshop.results.left_out[name] = str(reason)
+    return ports
 
 
 def _started(stack: ExitStack, part: Part) -> Part:
@@ -93,7 +114,7 @@ def _latencies(workshop: Workshop, ports: dict[str, int]) -> None:
         return p50(taken)
 
     writes = in_turns(workshop.scale.repetitions, {who: partial(run, who, "POST", WRITE) for who in (DIRECT, BARE, HOLDFAST)})
-    parties = [who for who in (DIRECT, BARE_READS, PROXY, HOLDFAST) if who in ports]
+    parties = [who for who in (DIRECT, BARE_READS, PROXY, HOLDFAST, HEDGED, *MIRRORS) if who in ports]
     reads = in_turns(workshop.scale.repetitions, {who: partial(run, who, "GET", READ) for who in parties})
     results.note("p", "a durable request, p50", "ms", writes)
     results.note("p", "a durable request, p99", "ms", {who: tails[who, WRITE] for who in writes})
@@ -107,6 +128,7 @@ def _latencies(workshop: Workshop, ports: dict[str, int]) -> None:
     results.find("p", "reads: p50, against the bare multicast", ratios(reads[HOLDFAST], reads[BARE_READS]), Target(at_most=2))
     if PROXY in reads:
         results.find("p", "reads: p50, against the aiohttp proxy", ratios(reads[HOLDFAST], reads[PROXY]), Target(at_most=1))
+        results.find("p", "hedged reads: p50, against the aiohttp proxy", ratios(reads[HEDGED], reads[PROXY]))
 
 
 def _added(whole: list[float], direct: list[float]) -> list[float]:
@@ -119,7 +141,7 @@ def _rates(workshop: Workshop, ports: dict[str, int]) -> None:
     writes = in_turns(times, {
         who: partial(requests_a_second, ports[who], "POST", _key, count, CLIENTS) for who in (BARE, HOLDFAST)
     })  # fmt: skip
-    parties = [who for who in (BARE_READS, PROXY, HOLDFAST) if who in ports]
+    parties = [who for who in (BARE_READS, PROXY, HOLDFAST, HEDGED, *MIRRORS) if who in ports]
     reads = in_turns(times, {
         who: partial(requests_a_second, ports[who], "GET", lambda _: READ, count, CLIENTS) for who in parties
     })  # fmt: skip
@@ -128,6 +150,7 @@ def _rates(workshop: Workshop, ports: dict[str, int]) -> None:
     results.find("p", "durable: rate, against the bare program", ratios(writes[HOLDFAST], writes[BARE]), Target(at_least=0.3))
     if PROXY in reads:
         results.find("p", "reads: rate, against the aiohttp proxy", ratios(reads[HOLDFAST], reads[PROXY]), Target(at_least=1.5))
+        results.find("p", "hedged reads: rate, against the aiohttp proxy", ratios(reads[HEDGED], reads[PROXY]))
 
 
 # --- orders --------------------------------------------------------------------------------------------------------------

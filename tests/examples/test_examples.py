@@ -227,3 +227,14 @@ def test_the_bank_has_the_balance_right_at_both_servers_after_one_was_killed(tmp
     assert "failed: 0" in out
     assert "The balance is right at both servers." in out
     assert (tmp_path / "bank.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_files_are_equal_at_all_places_after_one_lost_its_disk(tmp_path: Path) -> None:
+    path = f"{TOP}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+
+    out = _run("-m", "examples.file_store", "--quick", folder=tmp_path, seconds=120, PYTHONPATH=path)
+
+    assert out.count(" files, as written") == 3
+    assert "written and read: 45, failed: 0" in out
+    assert "All places have the same files." in out

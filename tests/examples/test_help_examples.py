@@ -21,27 +21,33 @@ import holdfast
 from holdfast.cli.failure import EXIT_CODES, USAGE
 from holdfast.cli.main import app
 from holdfast.continuity.effects import effect_events
+from holdfast.continuity.storage.serving import embedded
 from holdfast.node.login import users_file
 from holdfast.spark.pipelines.running.registry import PIPELINES
 from holdfast.worker.signals import LEFT
 from tests import effort
 from tests.certificates import Authority
-from tests.server_process import ServerProcess
+from tests.server_process import SMALL_QUERY, ServerProcess
 
 SERVE = "holdfast serve"
 WORK = "holdfast work"
 BENCH = "holdfast bench"
-# Programs of a domain, which is there when the examples of `holdfast domain` have run, and what they say when they are ready.
+# Programs of a domain or file store, which is there when its examples have run, and what they say when they are ready.
 OF_A_DOMAIN = {
     "holdfast effects": "carrying effects out",
     "holdfast engine": "taking requests on",
     "holdfast listener": "server a has joined",
+    "holdfast store place": "place ",
+    "holdfast store serve": "taking requests on",
 }
 ACTIONS = "holdfast actions run"
+# Commands that speak with a front of a file store.
+AT_A_FRONT = {f"holdfast store {each}" for each in ("put", "ls", "get", "rm")}
 SETTLE = "holdfast domain settle"
 MAKING = {
     "holdfast send",
     "holdfast domain create",
+    "holdfast store create",
     "holdfast record",
     "holdfast destination create",
     "holdfast subscription create",
@@ -150,6 +156,7 @@ def _prepare(folder: Path) -> None:
     (folder / "holdfast.toml").write_text('data = "configured"\n')
     (folder / "tasks.py").write_text(WORKER)
     (folder / "alerting.toml").write_text(RULES)
+    (folder / "report.csv").write_text("number\n7\n")
     (folder / "rules.toml").write_text('[[rule]]\nname = "many"\nwindow = "1m"\nthreshold = 100\n')
     (folder / "sent.jsonl").write_text('{"destination": "orders", "id": "1", "position": 262144}\n')
     deltalake.write_deltalake(folder / "lake" / "events", pa.table({"date": ["2026-11-16"], "id": ["1"]}), partition_by=["date"])
@@ -169,8 +176,15 @@ def _tried() -> list[tuple[str, str]]:
 @pytest.mark.slow
 def test_every_example_in_a_help_text_runs(tmp_path: Path, environment: dict[str, str]) -> None:
     _prepare(tmp_path / "here")
+    tried = _tried()
+    with embedded(f"file:{tmp_path}/store{SMALL_QUERY}", "files", {each: str(tmp_path / each) for each in "ab"}) as front:
+        for name, example in tried:
+            if name in AT_A_FRONT:
+                _run(example, tmp_path / "here", {**environment, "HOLDFAST_STORE": f"http://{front}"})
 
-    for name, example in _tried():
+    for name, example in tried:
+        if name in AT_A_FRONT:
+            continue
         if name == SERVE:
             _serve(example, tmp_path / "here", environment)
         elif name == WORK:

@@ -11,7 +11,7 @@ import pytest
 from holdfast.continuity.domain import Domain
 from holdfast.continuity.listener.listener import Listener
 from tests.asking_engine import asking_engine
-from tests.listening import OK, bodies, json_answer, listening, raw_account, running
+from tests.listening import OK, Account, bodies, json_answer, listening, raw_account, running
 from tests.raw_http_server import raw_http_server
 from tests.waiting import until
 
@@ -73,6 +73,29 @@ async def test_with_the_policy_rebuild_nothing_follows_and_the_state_says_so(url
 
             assert [each.split()[1] for each in server.requests] == [b"/a"]
             assert "in doubt" in listener.requests.needs_rebuild
+
+
+async def test_a_request_that_is_skipped_before_its_call_has_begun_is_not_called(url: str, tmp_path: Path) -> None:
+    account, go_on = Account(), asyncio.Event()
+    async with asking_engine(url, Domain(name="shop")) as engine, listening(url, account, tmp_path / "s") as listener:
+        await engine.until_current("one")
+        reserve = listener.confirms.reserve
+
+        async def reserve_late(place: int) -> None:
+            await go_on.wait()
+            await reserve(place)
+
+        listener.confirms.reserve = reserve_late  # type: ignore[method-assign]
+        number = await engine.send("/poison")
+        await until(lambda: listener.requests.place_of(number), "it is under way")
+        listener.requests.skip(number)
+        go_on.set()
+        after = await engine.answer(await engine.send("/next"))
+        skipped = await engine.answer(number)
+
+    assert (account.targets, after.body) == (["/next"], b"1")
+    assert skipped.head is not None
+    assert skipped.head.status == 500
 
 
 async def test_a_server_that_is_away_is_behind_until_it_is_back_and_has_caught_up(url: str, tmp_path: Path) -> None:
@@ -138,7 +161,7 @@ async def _after_a_restart(url: str, folder: Path, server: Restarting, lost: int
         numbers += [await engine.send("/3"), await engine.send("/4")]
         await until(lambda: server.done[-1:] == numbers[-1:], "the last one is done")
         await engine.until_current("one")
-        return resets, bool(listener.description()["is_known"]), list(server.done), numbers
+        return resets, not listener.description()["unknown"], list(server.done), numbers
 
 
 async def test_a_server_that_was_started_again_and_tells_its_last_transaction_goes_on(url: str, tmp_path: Path) -> None:

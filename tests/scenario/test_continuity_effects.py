@@ -17,12 +17,10 @@ from holdfast.continuity.domain import Domain, EffectRule
 from holdfast.continuity.effects.carrier import EffectCarrier
 from holdfast.continuity.effects.far_side import FarSide
 from holdfast.continuity.effects.settlement import settle
-from holdfast.continuity.engine.engine import Engine
-from holdfast.continuity.errors import NotInDoubt, ReEntry
+from holdfast.continuity.errors import NotInDoubt
 from holdfast.continuity.listener.listener import Listener
 from holdfast.continuity.machines.effects import Result
 from holdfast.continuity.request import Content
-from holdfast.errors import HoldfastError
 from tests.asking_engine import AskingEngine, asking_engine
 from tests.exchange import OpenExchange, carrying, open_exchange
 from tests.listening import running
@@ -358,24 +356,3 @@ async def test_an_effect_of_which_nobody_can_tell_is_settled_by_an_operator_and_
     assert b"nobody can tell" in trader.results[0].body
     assert confirmation(said[0]) == "by hand"
     assert len(exchange.orders) == 1
-
-
-async def test_a_server_that_asks_its_own_domain_while_it_answers_is_refused_at_once(url: str, tmp_path: Path) -> None:
-    problems: list[HoldfastError] = []
-
-    async def asks_itself(content: Content) -> Answer:
-        with pytest.raises(ReEntry) as refused:
-            await front.request("POST", "/again", content.headers)
-        problems.append(refused.value)
-        return Answer(Head(200, [], 0), b"")
-
-    async with (
-        asking_engine(url, TOLD),
-        running(Listener(url, "shop", "one", call=asks_itself, store=tmp_path / "s")),
-        Engine(url, "shop") as front,
-    ):
-        await front.until_ready(30)
-        answer = await front.request("POST", "/")
-        of_a_stranger = await front.request("POST", "/", [(b"traceparent", b"00-0123-4567-01")])
-
-    assert [answer.head.status, of_a_stranger.head.status, len(problems)] == [200, 200, 2]

@@ -11,7 +11,10 @@ import pytest
 
 from holdfast.continuity.domain import Domain
 from holdfast.continuity.errors import NotAnswered
+from holdfast.continuity.listener.durable import store
+from tests.asking_engine import asking_engine
 from tests.continuing import Teller, continuing, hold
+from tests.listening import Account, bodies, listening
 from tests.waiting import until
 
 _numbers = itertools.count()
@@ -107,3 +110,37 @@ async def test_an_engine_in_a_program_tells_number_and_key_when_there_is_no_answ
         again = await shop.engine.request("POST", "/", key=problem.value.key)
 
     assert (problem.value.status, again.outcome, again.body) == (504, "replayed", b"1")
+
+
+async def test_the_store_is_bounded_and_a_listener_that_starts_again_goes_on_from_what_it_keeps(url: str, tmp_path: Path) -> None:
+    domain, account = Domain(name="shop", keys_kept=0.02, answers_bytes=65_536), Account()
+    account.size = 1_000
+    sizes = []
+    async with asking_engine(url, domain) as engine:
+        for life in range(2):
+            async with listening(url, account, tmp_path / "s") as listener:
+                for _ in range(400):
+                    await engine.answer(await engine.send("/a"))
+                members, keys = listener.membership.members, len(listener.events.keys)
+            sizes.append(sum(path.stat().st_size for path in (tmp_path / "s").glob("*-*")))
+            assert (list(members), len(account.targets)) == (["one"], 400 * (life + 1))
+
+    assert (tmp_path / "s" / "lasting").exists()
+    assert max(sizes) < 150_000
+    assert keys < 400
+
+
+async def test_events_that_were_finished_and_not_confirmed_are_passed_over_however_many_they_are(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "RECENT_MAX", 8)
+    account = Account()
+    async with asking_engine(url, Domain(name="shop")) as engine:
+        async with listening(url, account, tmp_path / "s"):
+            numbers = [await engine.send(f"/{each}") for each in range(30)]
+            await bodies(engine, numbers)
+        await engine.client.create_subscription("domain.shop.requests", "server.one", like="history", replace=True)
+        async with listening(url, account, tmp_path / "s"):
+            await engine.answer(await engine.send("/new"))
+
+    assert account.targets == [*(f"/{each}" for each in range(30)), "/new"]

@@ -4,93 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import holdfast
-from holdfast.continuity import register, request
+from holdfast.continuity import domain_status, register, request
 from holdfast.continuity.answer import Answer, Head
 from holdfast.continuity.domain import HISTORY, Domain, LagLimit
-from holdfast.continuity.engine.engine import Engine
-from holdfast.continuity.errors import NotTaken
+from holdfast.continuity.errors import NotTaken, StoreDamaged
 from holdfast.continuity.listener.listener import Listener
+from holdfast.continuity.listener.rebuild import upkeep
 from holdfast.continuity.request import Content
 from tests.asking_engine import asking_engine
+from tests.bank_branch import branch
 from tests.bank_process import BankProcess
 from tests.listening import Account, listening, running
 from tests.waiting import until
 
 _numbers = itertools.count()
-
-
-class Branch:
-    """A domain with banks: the engine, and a listener with each bank."""
-
-    def __init__(self, url: str, folder: Path, engine: Engine, stack: AsyncExitStack) -> None:
-        self.url, self.folder, self.engine = url, folder, engine
-        self.banks: dict[str, BankProcess] = {}
-        self.listeners: dict[str, Listener] = {}
-        self._stack = stack
-        self.deposits = 0
-
-    async def add(self, name: str, *bank_options: str, **options: Any) -> BankProcess:
-        """Start a bank and its listener, and wait until it is current."""
-        self.banks[name] = bank = self._stack.enter_context(BankProcess(self.folder, name, *bank_options))
-        await self.listen(name, **options)
-        return bank
-
-    async def listen(self, name: str, **options: Any) -> None:
-        bank = self.banks[name]
-        options = {"reset": bank.reset} | options
-        listener = Listener(self.url, "bank", name, call=bank.url, store=self.folder / f"store-{name}", **options)
-        self.listeners[name] = await self._stack.enter_async_context(running(listener))
-        await self.until_current(name)
-
-    async def until_current(self, *names: str) -> None:
-        for name in names:
-            await until(lambda name=name: self._is_current(name), f"{name} is current")  # type: ignore[misc]
-
-    def _is_current(self, name: str) -> bool:
-        """It says so, and the engine has heard it."""
-        seen = self.engine.servers.get(name)
-        return self.listeners[name].state_now == "current" and seen is not None and seen.state.state == "current"
-
-    def member(self, name: str, seen_by: str) -> str:
-        members = self.listeners[seen_by].membership.members
-        return members[name].state if name in members else "gone"
-
-    async def deposit(self, count: int) -> list[int]:
-        """Deposit 1 so many times, in ten accounts; the balances that were answered."""
-        balances = []
-        for _ in range(count):
-            self.deposits += 1
-            answer = await self.engine.request("POST", f"/accounts/n{self.deposits % 10}/deposit", [], b'{"amount": 1}')
-            assert answer.head.status == 200
-            balances.append(json.loads(answer.body)["balance"])
-        return balances
-
-    async def until_equal(self) -> None:
-        """All banks have the same accounts."""
-        await until(lambda: len({bank.digest() for bank in self.banks.values()}) == 1, "all banks are equal", poll_s=0.1)
-
-    async def say(self, kind: str, name: str) -> None:
-        async with holdfast.connect(self.url) as client:
-            await register.change_member(client, "bank", kind, name)
-
-
-@asynccontextmanager
-async def branch(folder: Path, **settings: Any) -> AsyncIterator[Branch]:
-    url = f"memory:rebuild-{next(_numbers)}"
-    async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(holdfast.connect(url))
-        await register.create(client, Domain(name="bank", call_timeout=2.0, **settings))
-        engine = await stack.enter_async_context(Engine(url, "bank"))
-        yield Branch(url, folder, engine, stack)
 
 
 # --- lost servers ------------------------------------------------------------------------------------------------------
@@ -165,6 +97,28 @@ async def test_a_server_that_dies_of_a_request_that_another_answered_is_rebuilt(
         await domain.until_equal()
 
 
+async def test_a_server_that_must_be_rebuilt_and_cannot_be_is_told_with_what_to_do_and_is_behind_for_all(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with branch(tmp_path) as domain:
+        await domain.add("a", "--slow", "0.05")
+        bank = await domain.add("b", reset=None)
+        await domain.deposit(5)
+        bank.make_unwritable()
+        await domain.deposit(1)
+
+        await until(lambda: domain.member("b", seen_by="a") == "behind", "all know that b is behind")
+        told = await domain_status.ask(domain.engine.client, "bank")
+        await domain.deposit(5)
+
+    (sentence,) = [each for each in told["attention"] if "must be rebuilt" in each]
+    assert "server b" in sentence
+    assert "--reset" in sentence
+    assert "another has answered" in sentence
+    assert [each["state"] for each in told["servers"]] == ["current", "rebuilding"]
+    assert any(each.levelname == "ERROR" and "--reset" in each.getMessage() for each in caplog.records)
+
+
 async def test_a_server_is_rebuilt_on_command_from_its_newest_snapshot_and_what_came_after(tmp_path: Path) -> None:
     async with branch(tmp_path) as domain:
         await domain.add("a")
@@ -226,6 +180,28 @@ async def test_a_rebuild_that_was_interrupted_is_begun_again_at_the_next_start(t
     assert (account.targets, answer.body) == (["/a", "/b"], b"2")
 
 
+async def test_a_store_that_has_more_than_the_topic_is_refused_or_rebuilt(tmp_path: Path) -> None:
+    url, account, resets = f"memory:rebuild-{next(_numbers)}", Account(), list[str]()
+
+    async def reset(snapshot: str) -> None:
+        resets.append(snapshot)
+        account.targets.clear()
+
+    async with asking_engine(url, Domain(name="shop")) as engine:
+        async with listening(url, account, tmp_path / "s"):
+            for _ in range(20):
+                await engine.answer(await engine.send("/old"))
+        await register.delete(engine.client, "shop", force=True)
+    async with asking_engine(url, Domain(name="shop")) as engine:
+        await engine.client.create_subscription("domain.shop.requests", "server.one", like=HISTORY)
+        with pytest.raises(StoreDamaged, match="--reset"):
+            await Listener(url, "shop", "one", call=account, store=tmp_path / "s").open()
+        async with listening(url, account, tmp_path / "s", reset=reset):
+            answer = await engine.answer(await engine.send("/new"))
+
+    assert (resets, account.targets, answer.body) == ([""], ["/new"], b"1")
+
+
 # --- servers that lag --------------------------------------------------------------------------------------------------
 
 
@@ -258,6 +234,26 @@ async def test_the_subscription_of_a_server_whose_listener_is_gone_is_deleted_pa
         await domain.listen("b")
         await domain.until_equal()
         assert bank.resets == [""]
+
+
+async def test_an_engine_removes_a_server_past_the_limit_if_no_listener_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "UPKEEP_SECONDS", 3_600.0)
+    async with branch(tmp_path, lag_max=LagLimit(events=0, bytes=20_000, seconds=0)) as domain:
+        await domain.add("a")
+        bank = domain.banks["b"] = domain._stack.enter_context(BankProcess(tmp_path, "b"))
+        listener = Listener(domain.url, "bank", "b", call=bank.url, store=tmp_path / "store-b", reset=bank.reset)
+        async with running(listener):
+            await until(lambda: listener.state_now == "current", "b is current")
+            await until(lambda: "b" in domain.engine.servers.members.members, "the engine knows b")
+        assert not await _is_gone(domain.engine.client, "server.b")
+        async with asyncio.timeout(60):
+            while domain.member("b", seen_by="a") != "removed":
+                await domain.deposit(10)
+
+        await until(lambda: _is_gone(domain.engine.client, "server.b"), "the subscription of b is deleted", poll_s=0.1)
+        await domain.deposit(1)
 
 
 async def _is_gone(client: holdfast.Client, name: str) -> bool:
@@ -339,31 +335,3 @@ async def test_a_lying_shadow_is_named_and_never_answers(tmp_path: Path) -> None
         assert event.data["given"] in ("a", "b")
         assert domain.listeners["a"].membership.current == ["a", "b"]
         await domain.until_equal()
-
-
-# --- the history -------------------------------------------------------------------------------------------------------
-
-
-async def test_the_history_is_given_up_to_the_oldest_snapshot_once_every_server_has_one(tmp_path: Path) -> None:
-    async with branch(tmp_path) as domain:
-        for name in "ab":
-            bank = domain.banks[name] = domain._stack.enter_context(BankProcess(tmp_path, name))
-            await domain.listen(name, snapshot=bank.snapshot, snapshot_every="20" if name == "a" else "")
-        await domain.deposit(50)
-        await until(lambda: "a" in domain.listeners["a"]._snapshots.kept, "a has a snapshot")
-        client = domain.engine.client
-        assert await _given_up(client) == 0
-        domain.listeners["b"]._snapshots.want(0.0)
-
-        await until(lambda: _given_up(client), "history is given up", poll_s=0.1)
-        kept = domain.listeners["a"]._snapshots.kept
-        assert await _given_up(client) <= min(kept.values())
-        await domain.say("rebuild", "b")
-        await until(lambda: domain.banks["b"].resets, "b was reset")
-        await domain.until_current("b")
-        await domain.until_equal()
-
-
-async def _given_up(client: holdfast.Client) -> int:
-    (history,) = [each for each in await client.subscriptions("domain.bank.requests") if each["name"] == HISTORY]
-    return history["confirmed"]

@@ -17,8 +17,8 @@ import pytest
 
 from holdfast.continuity.domain import Domain
 from holdfast.continuity.link.answer_server import AnswerServer
-from holdfast.continuity.listener.http_caller import HttpCaller
-from holdfast.continuity.listener.server_connection import CallFailed
+from holdfast.continuity.listener.server.http_caller import HttpCaller
+from holdfast.continuity.listener.server.server_connection import CallFailed
 from holdfast.continuity.request import Content
 from holdfast.wire import tls
 from tests.certificates import Authority, Pem

@@ -19,8 +19,8 @@ import pytest
 
 from holdfast.continuity.effects.effect_events import Ask
 from holdfast.continuity.effects.far_side import FarSide, NotReached, Unknown
-from holdfast.continuity.listener.http_caller import HttpCaller
-from holdfast.continuity.listener.server_connection import CallFailed
+from holdfast.continuity.listener.server.http_caller import HttpCaller
+from holdfast.continuity.listener.server.server_connection import CallFailed
 from holdfast.continuity.machines.effects import Identity
 from holdfast.continuity.request import Content, Headers
 from holdfast.node.login import users_file

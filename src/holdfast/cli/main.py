@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.continuity import compare, domain, effects, engine, listener
+from holdfast.cli.continuity import compare, domain, effects, engine, listener, store
 from holdfast.cli.events import browse, dead, receive, recorder, send, work
 from holdfast.cli.failure import FAULT, INTERRUPTED, USAGE, exit_code_of, report
 from holdfast.cli.operations import (
@@ -85,6 +85,7 @@ for part in (
     engine,
     listener,
     actions,
+    store,
 ):
     part.add_to(app)
 

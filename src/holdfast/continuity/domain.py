@@ -100,6 +100,13 @@ class LagLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds: float = 3_600.0
 
 
+class HistoryLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The history holds about so much at most: before, snapshots are forced, and it is given up to them. 0: no limit."""
+
+    events: Count = 1_000_000
+    bytes: Count = 1 << 30
+
+
 class Domain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The definition of a domain."""
 
@@ -124,6 +131,7 @@ class Domain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     aliases: tuple[AliasRule, ...] = ()
     effects: tuple[EffectRule, ...] = ()
     lag_max: LagLimit = LagLimit()
+    history_max: HistoryLimit = HistoryLimit()
 
     # --- the names of its destinations -------------------------------------------------------------------------------
 

@@ -3,17 +3,21 @@
     level       continuous, fault-tolerant, single or stopped, as the members and their sites allow
     servers     site, role, state, lag, how often it was first, what is in doubt, keys kept, what is held against it
     engines     how many there are, and how many are ready
+    carriers    who carries effects out: how many wait, are under way, are in doubt, and how many results are kept
+    attention   what an operator is to look at, and what to do
 
 The log of requests is at one site until there is a cluster: so the level is never called continuous before.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from holdfast.client.client import Client
 from holdfast.continuity import register, roll_call
 
+CARRIER = ("name", "waiting", "under_way", "in_doubt", "results", "in_doubt_keys")
 COUNTED = ("requests", "reads", "answered", "refused", "not_answered", "disagreements", "under_way")
 
 
@@ -27,6 +31,7 @@ async def ask(client: Client, name: str) -> dict[str, Any]:
 def summary(name: str, servers_min: int, parts: list[dict[str, Any]]) -> dict[str, Any]:
     engines = [each for each in parts if each["part"] == "engine"]
     listeners = {each["name"]: each for each in parts if each["part"] == "listener"}
+    carriers = [{name: each[name] for name in CARRIER} for each in parts if each["part"] == "carrier"]
     seen = {each["server"]: each for engine in engines for each in engine["servers"]}
     servers = [_server(server, listeners.get(server, {}), engines) for server in sorted({*listeners, *seen})]
     current = [each for each in servers if each["state"] == "current" and each["role"] == "server"]
@@ -37,6 +42,11 @@ def summary(name: str, servers_min: int, parts: list[dict[str, Any]]) -> dict[st
         "engines_ready": sum(each["is_ready"] for each in engines),
         **{count: sum(each.get(count, 0) for each in engines) for count in COUNTED},
         "servers": servers,
+        "carriers": carriers,
+        "attention": [
+            *(sentence for each in servers for sentence in _attention(each)),
+            *(sentence for each in carriers for sentence in _in_doubt(each)),
+        ],
     }
 
 
@@ -48,14 +58,34 @@ def _server(name: str, told: dict[str, Any], engines: list[dict[str, Any]]) -> d
         "site": known.get("site", ""),
         "role": known.get("role", "server"),
         "state": known.get("state", "silent"),
-        "is_known": known.get("is_known", True),
         "finished": known.get("finished", 0),
         "lag": max((each["lag"] for each in seen), default=known.get("lag", 0)),
         "first": sum(each["first"] for each in seen),
         "in_doubt": known.get("in_doubt", 0),
         "keys": known.get("keys", 0),
+        "needs_rebuild": known.get("needs_rebuild", ""),
+        "unknown": known.get("unknown", ""),
         "held_against": _held_against([engine.get("kinds", {}).get(name, {}) for engine in engines]),
     }
+
+
+def _attention(server: dict[str, Any]) -> Iterator[str]:
+    """What an operator is to look at, and what to do."""
+    if server["needs_rebuild"]:
+        yield (
+            f"server {server['server']} is called no more and must be rebuilt: {server['needs_rebuild']}. Start its listener with"
+            " --reset COMMAND, which makes the server empty or takes it back to a snapshot"
+        )
+    if server["unknown"]:
+        yield (
+            f"the state of server {server['server']} is unknown: {server['unknown']}. Start its listener with --probe PATH, or"
+            " have it rebuilt"
+        )
+
+
+def _in_doubt(carrier: dict[str, Any]) -> Iterator[str]:
+    for key in carrier["in_doubt_keys"]:
+        yield f"nobody can tell whether effect {key} was carried out. Look at the far side, and say `holdfast domain settle`"
 
 
 def _held_against(told: list[dict[str, int]]) -> dict[str, int]:

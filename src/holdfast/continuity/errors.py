@@ -80,6 +80,10 @@ class ReEntry(Refused):
 
     code = "re-entry"
 
+    def __init__(self, transaction: str) -> None:
+        sentence = f"this request belongs to transaction {transaction}, which still runs in this domain; nothing was sent"
+        super().__init__(sentence, transaction=transaction)
+
 
 class NotAnswered(OutcomeUnknown):
     """The request was sent, and no server's answer can be given. `status` is that of HTTP. Repeat it with the same key: the
@@ -101,3 +105,42 @@ class NotAnswered(OutcomeUnknown):
     @property
     def key(self) -> str:
         return str(self.fields["key"])
+
+
+# --- storage ---------------------------------------------------------------------------------------------------------
+
+
+class NoSuchFileStore(Refused):
+    """There is no file store of this name. Create it first, or look at `holdfast store list`."""
+
+    code = "no-such-file-store"
+
+
+class FileStoreExists(Refused):
+    """A file store of this name is there already."""
+
+    code = "file-store-exists"
+
+
+class PlaceInUse(Refused):
+    """Another process uses the folder of this place. Stop that one, or use another folder."""
+
+    code = "place-in-use"
+
+
+class WrongPlace(Refused):
+    """The folder or shelf is that of another place or file store. Name its own, or an empty one."""
+
+    code = "wrong-place"
+
+
+class NoSuchFile(Refused):
+    """The file store has no file of this name."""
+
+    code = "no-such-file"
+
+
+class FileDiffers(Refused):
+    """The condition of a write does not hold: the file is another than the caller believes. Nothing was changed."""
+
+    code = "file-differs"

@@ -66,9 +66,11 @@ _decoder = msgspec.msgpack.Decoder(Content)
 def digest_of(method: str, target: str, headers: Headers, body: bytes, credentials: frozenset[bytes]) -> bytes:
     """The digest of a request: method, target, body and the headers that say who asks (continuity rule 18)."""
     digest = blake2b(digest_size=DIGEST_BYTES)
-    for part in (method.encode(), target.encode(), *sorted(b"%s:%s" % each for each in headers if each[0] in credentials), body):
-        digest.update(len(part).to_bytes(8, "big"))
-        digest.update(part)
+    named = sorted([b"%s:%s" % each for each in headers if each[0] in credentials])
+    for part in (method.encode(), target.encode(), *named):
+        digest.update(len(part).to_bytes(8, "big") + part)
+    digest.update(len(body).to_bytes(8, "big"))
+    digest.update(body)
     return digest.digest()
 
 

@@ -9,7 +9,7 @@ import importlib
 import sys
 from typing import Any
 
-# It belongs to no list of what is installed: where it is missing, this party is left out.
+# Only `make bench` installs it (group `peers`): where it is missing, this party is left out.
 aiohttp: Any = importlib.import_module("aiohttp")
 web: Any = importlib.import_module("aiohttp.web")
 

@@ -47,6 +47,7 @@ StreamRoute = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Delete it although requests wait in it.")]
 
 STATUS_COLUMNS = ("server", "site", "role", "state", "finished", "lag", "first", "in_doubt", "keys", "held_against")
+CARRIER_COLUMNS = ("name", "waiting", "under_way", "in_doubt", "results")
 
 group = typer.Typer(
     help="Create, list, show and delete domains: applications whose requests several servers process.",
@@ -142,11 +143,15 @@ def status(name: DomainName, url: Url = URL_DEFAULT, timeout: Timeout = None, js
     if json:
         show(told, as_json=True)
         return
-    show({key: value for key, value in told.items() if key != "servers"}, as_json=False)
+    show({key: value for key, value in told.items() if not isinstance(value, list)}, as_json=False)
     for each in told["servers"]:
-        each["state"] += "" if each["is_known"] else ", unknown"
+        each["state"] += ", unknown" if each["unknown"] else ""
         each["held_against"] = ", ".join(f"{kind} {count}" for kind, count in each["held_against"].items())
     show_rows(told["servers"], STATUS_COLUMNS, as_json=False)
+    if told["carriers"]:
+        show_rows(told["carriers"], CARRIER_COLUMNS, as_json=False)
+    for sentence in told["attention"]:
+        typer.echo(f"! {sentence}")
 
 
 @group.command(

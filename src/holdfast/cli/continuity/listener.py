@@ -162,8 +162,8 @@ def listener(
         print_line(config_file.as_toml(context))
         return
     with packages.needed():
-        from holdfast.continuity.listener.http_caller import HttpCaller
         from holdfast.continuity.listener.listener import Listener
+        from holdfast.continuity.listener.server.http_caller import HttpCaller
     from holdfast.node.settings import parse_address
     from holdfast.wire.tls import client_context
 
@@ -186,11 +186,13 @@ def listener(
 async def _serve(made: Callable[[], Listener]) -> None:
     """Listen until a signal comes. A start that fails because Holdfast is not there yet is tried again, then reported (29)."""
     import asyncio
+    import gc
     import signal
 
     from holdfast.cli.output import print_line
 
     listener = await _opened(made)
+    gc.freeze()  # what is loaded by now stays for good: the collector need not visit it among requests
     try:
         for each in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(each, listener.stop)

@@ -80,10 +80,9 @@ class Producer:
             else self.builder_for(destination, destination, kind, event)
         )
         receipt = self._add(builder, event, timeout)
-        if is_lone:  # nothing to gather with: it goes within this call
+        if is_lone:
             builder.is_open = False
-            self._prepare(builder)
-            self.session.connection.say_now(self.session.number, Send(builder.sequence, kind), builder.command)
+            self._say_now(builder)
         else:
             self.added(builder)
         return receipt
@@ -92,15 +91,23 @@ class Producer:
         """As `send`, in a batch of its own, after earlier ones; refused, not held back, while the destination is full."""
         if self.flow.is_blocked(destination):
             raise self.flow.refusal(destination)
-        unfinished = self._unfinished
+        is_lone, unfinished = self._is_idle(), self._unfinished
         if destination in unfinished.open:
             unfinished.close(unfinished.open[destination])
         builder = BatchBuilder(self, destination, kind, event.priority, event.delay_ms, after=0)
         builder.is_open, builder.is_trying = False, True
         receipt = self._add(builder, event, timeout)
-        self._outbox.waiting.append(builder)
-        self.flush()
+        if is_lone:
+            self._say_now(builder)
+        else:
+            self._outbox.waiting.append(builder)
+            self.flush()
         return receipt
+
+    def _say_now(self, builder: BatchBuilder) -> None:
+        """Send a batch with which nothing is to be gathered: it goes within this call."""
+        self._prepare(builder)
+        self.session.connection.say_now(self.session.number, Send(builder.sequence, builder.kind), builder.command)
 
     def _add(self, builder: BatchBuilder, event: Outgoing, timeout: float) -> asyncio.Future[Receipt]:
         waiter = Waiter(builder.add(event), self._loop.create_future(), self._loop.time() + timeout)

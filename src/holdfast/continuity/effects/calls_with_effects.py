@@ -28,7 +28,8 @@ AGAIN_SECONDS = 0.2
 
 
 class CallsWithEffects:
-    """`is_certain` tells whether a call that begins is the first of its request; `is_replaying`, that the server is rebuilt."""
+    """`is_certain` tells whether a call that begins is the first of its request; `is_replaying`, that the server is rebuilt;
+    `place_of`, where a request stands."""
 
     def __init__(
         self,
@@ -39,6 +40,7 @@ class CallsWithEffects:
         is_certain: Callable[[], bool],
         is_replaying: Callable[[], bool],
         stop_rebuild: Callable[[str], None],
+        place_of: Callable[[str], int],
         address: tuple[str, int] | None = None,
         tls: ServerCertificate | None = None,
     ) -> None:
@@ -46,6 +48,7 @@ class CallsWithEffects:
         self._failed: dict[str, int] = {}  # transactions without an answer yet, and how often they were called
         self._is_certain = is_certain
         self._is_replaying = is_replaying
+        self.place_of = place_of
         self._egress = Egress(client, domain, server, self, stop_rebuild)
         self.address = EgressAddress(self._egress, *address, tls) if address is not None else None
 

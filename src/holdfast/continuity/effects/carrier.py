@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
+import socket
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
@@ -49,13 +51,16 @@ class EffectCarrier:
         take_over: bool = False,
         ask_wait: float = ASK_WAIT_SECONDS,
         password: str | None = None,
+        name: str = "",
     ) -> None:
-        """`ask_wait`: seconds after which an ask that cannot be carried out is refused, and a far side is given up."""
+        """`ask_wait`: seconds after which an ask that cannot be carried out is refused, and a far side is given up. `name`: for
+        the status of the domain; host and process if it is not said."""
         self._url, self._domain, self._password = url, domain, password
         self._fars = {each.name: each for each in fars}
         self._take_over = take_over
         self._ask_wait = ask_wait
         self._calls = Calls()
+        self.name = name or f"{socket.gethostname()}-{os.getpid()}"
         self._is_stopping = asyncio.Event()
         self.has_turn = asyncio.Event()
 
@@ -115,7 +120,7 @@ class EffectCarrier:
                 await turn.read_results()
                 await turn.read_members()
                 self.has_turn.set()
-                await turn.run(place)
+                await turn.run(place, self.name)
 
     def _place(self, client: Client, results: str) -> Incoming:
         take_over, self._take_over = self._take_over, False  # once: then it has the turn, and may lose it to another

@@ -13,6 +13,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Coroutine, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from holdfast.client.client import Client
@@ -20,6 +21,7 @@ from holdfast.client.receiving.incoming import Incoming
 from holdfast.client.receiving.received_event import ReceivedEvent
 from holdfast.continuity import roll_call
 from holdfast.continuity.domain import HISTORY, Domain
+from holdfast.continuity.effects import results_history
 from holdfast.continuity.effects.effect_events import (
     Ask,
     Outcome,
@@ -38,6 +40,8 @@ MEMBERS_SECONDS = 0.5
 MEMBERS_IDLE_SECONDS = 5.0
 ROLL_SECONDS = 0.3
 FAR_AGAIN_SECONDS = 0.2
+# Keys of effects in doubt that the status shows.
+KEYS_SHOWN = 10
 # Servers in these states do not count, whatever the others are.
 _OUT = ("rebuilding", "drained", "removed")
 
@@ -89,7 +93,26 @@ class CarrierTurn:
             self._begun.pop(told.identity, None)
         elif told.kind == "result" and told.result is not None:
             self._begun.pop(told.identity, None)
-            self._act(self._machine.result(told.identity, told.result))
+            self._act(self._machine.result(told.identity, told.result, told.place))
+
+    async def forget(self) -> None:
+        """Give up results that nobody asks for again (continuity rule 5)."""
+        place = await results_history.forgettable_up_to(self._client, self._domain)
+        if await results_history.asks_waiting(self._client, self._domain) > sum(map(len, self._events.values())):
+            return
+        self._machine.forget_up_to(place)
+        await results_history.give_up(self._client, self._domain, place, self._is_needed)
+
+    def _is_needed(self, identity: Identity) -> bool:
+        return identity in self._begun or self._machine.is_open(identity)
+
+    def description(self, name: str) -> dict[str, Any]:
+        """The answer to a roll call."""
+        in_doubt = [identity.key for identity in self._begun if identity not in self._calls]
+        return {
+            "part": "carrier", "name": name, "waiting": self._machine.open, "under_way": len(self._calls),
+            "in_doubt": len(in_doubt), "in_doubt_keys": in_doubt[:KEYS_SHOWN], "results": self._machine.results,
+        }  # fmt: skip
 
     async def read_members(self) -> None:
         """Ask who is current."""
@@ -98,11 +121,13 @@ class CarrierTurn:
 
     # --- working -------------------------------------------------------------------------------------------------------
 
-    async def run(self, place: Incoming) -> None:
-        """Work until something fails. `place`: the subscription that makes this carrier the only one."""
+    async def run(self, place: Incoming, name: str) -> None:
+        """Work until something fails. `place`: the subscription that makes this carrier the only one; `name` is for others."""
+        described = partial(self.description, name)
         async with self._client.queue(self._domain.effects_queue).receive() as incoming, asyncio.TaskGroup() as self._tasks:
             self._tasks.create_task(self._hear(place))
             self._tasks.create_task(self._watch())
+            self._tasks.create_task(roll_call.answer_for_ever(self._client, self._domain.name, described))
             async for event in incoming:
                 await self._receive(event)
 
@@ -119,6 +144,7 @@ class CarrierTurn:
             await asyncio.sleep(MEMBERS_SECONDS)
             if self._machine.wake_at is not None or time.monotonic() - read_at > MEMBERS_IDLE_SECONDS:
                 await self.read_members()
+                await self.forget()
                 read_at = time.monotonic()
             self._act(self._machine.tick(time.monotonic()))
 
@@ -133,7 +159,7 @@ class CarrierTurn:
             return await self._decide([Outcome(ask.identity, "refused", None, ask.server, reason)], [event])
         self._asks.setdefault(ask.identity, ask)
         self._events.setdefault(ask.identity, []).append((ask.server, event))
-        self._act(self._machine.ask(ask.server, ask.identity, ask.how, time.monotonic(), ask.is_replay))
+        self._act(self._machine.ask(ask.server, ask.identity, ask.how, time.monotonic(), ask.is_replay, ask.place))
         return None
 
     def _act(self, outs: Iterable[Out]) -> None:
@@ -157,7 +183,7 @@ class CarrierTurn:
             if identity in self._begun:
                 return self._act(self._machine.interrupted(identity))
             ask = self._asks[identity]
-            await self._tell(Outcome(identity, "begun"))
+            await self._tell(Outcome(identity, "begun", place=ask.place))
             self._begun[identity] = None
             self._calls[identity] = asyncio.create_task(self._call(ask))
         try:
@@ -184,7 +210,7 @@ class CarrierTurn:
                 await asyncio.sleep(FAR_AGAIN_SECONDS)
 
     async def _give_up(self, identity: Identity, reason: str) -> None:
-        await self._tell(Outcome(identity, "not done", reason=reason))
+        await self._tell(Outcome(identity, "not done", reason=reason, place=self._machine.place_of(identity)))
         self._begun.pop(identity, None)
         del self._calls[identity]
         self._act(self._machine.failed(identity, f"it was not carried out: {reason}"))
@@ -215,7 +241,8 @@ class CarrierTurn:
         """Publish a result and confirm the asks for it, in one transaction."""
         asked = self._events.pop(identity, [])
         self._asks.pop(identity, None)
-        await self._decide([Outcome(identity, "result", result)], [event for _, event in asked])
+        outcome = Outcome(identity, "result", result, place=self._machine.place_of(identity))
+        await self._decide([outcome], [event for _, event in asked])
         self._begun.pop(identity, None)
 
     async def _give(self, out: Give) -> None:

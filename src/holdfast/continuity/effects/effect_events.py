@@ -42,6 +42,7 @@ class Ask(msgspec.Struct, frozen=True, array_like=True):
     headers: Headers
     body: bytes = b""
     is_replay: bool = False  # the server is being rebuilt
+    place: int = 0  # of the request that asks
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True):
@@ -53,6 +54,7 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
     server: str = ""  # with `refused`
     reason: str = ""
     stops_rebuild: bool = False
+    place: int = 0  # of the request that asked; 0 if it is not known
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -60,6 +60,9 @@ class RunningCalls(Protocol):
     def is_replaying(self) -> bool:
         """The server is being rebuilt: it gets results of then, and causes nothing."""
 
+    def place_of(self, transaction: str) -> int:
+        """Where the request stands in the topic: its results are kept as long as history reaches back to it."""
+
 
 class EffectRefused(Exception):
     """An effect that is not carried out for this server, and why. `status` is what the server gets."""
@@ -117,7 +120,8 @@ class Egress:
         identity = self._identity(found.transaction, method, f"{far}{target}", body)
         how: How = "turn" if identity.number > 1 and running[found.transaction] > 1 else found.how
         passed = [each for each in headers if each[0] not in _LEFT_OUT]
-        ask = Ask(identity, self._server, how, far, method, target, passed, body, self._calls.is_replaying)
+        is_replay, place = self._calls.is_replaying, self._calls.place_of(found.transaction)
+        ask = Ask(identity, self._server, how, far, method, target, passed, body, is_replay, place)
         return await self._result(ask)
 
     async def answered(self, transaction: str, target: str, head: Head) -> None:
@@ -130,7 +134,9 @@ class Egress:
                 continue
             sent = body.encode("latin-1")
             identity = self._identity(transaction, method, f"{far}{at}", sent)
-            await self._send(Ask(identity, self._server, "answer", far, method, at, [], sent, self._calls.is_replaying))
+            calls = self._calls
+            place = calls.place_of(transaction)
+            await self._send(Ask(identity, self._server, "answer", far, method, at, [], sent, calls.is_replaying, place))
 
     def finish(self, transaction: str) -> None:
         """The call of a transaction has ended."""

@@ -21,14 +21,16 @@ async def settle(client: Client, name: str, key: str, result: Result | None) -> 
         identity = identity_of(key)
     except ValueError as problem:
         raise NotInDoubt(str(problem)) from problem
-    newest = None
+    newest, place = None, 0
     async with client.topic(domain.results).browse(HISTORY) as browser:
         async for event in browser:
             told = decode_outcome(bytes(event.body))
             if told.identity == identity:
-                newest = told.kind
+                newest, place = told.kind, told.place
     if newest != "begun":
         found = {None: "was never begun", "result": "has a result", "not done": "was not done"}[newest]
         raise NotInDoubt(f"effect {key} {found}; there is nothing to settle")
-    outcome = Outcome(identity, "result", result) if result is not None else Outcome(identity, "not done", reason="an operator")
+    outcome = Outcome(identity, "not done", reason="an operator", place=place)
+    if result is not None:
+        outcome = Outcome(identity, "result", result, place=place)
     await client.topic(domain.results).send(encode(outcome), **outcome_fields(outcome))

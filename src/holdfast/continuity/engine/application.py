@@ -31,6 +31,7 @@ from holdfast.continuity.engine.under_way import AnswerCut, Transaction
 from holdfast.continuity.errors import NotAnswered, NotTaken, ReEntry
 from holdfast.continuity.link.frame import SocketClose
 from holdfast.continuity.link.socket_end import NO_STATUS, OpeningAnswered
+from holdfast.continuity.machines.effects import trace_of
 from holdfast.continuity.machines.routes import asks_for_stream
 from holdfast.continuity.request import Headers
 
@@ -78,7 +79,7 @@ class Application:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: Headers = [(name.lower(), value) for name, value in scope["headers"]]
         try:
-            self._check_entry(headers)
+            await self._check_entry(headers)
             self._check_stream(scope, headers)
             key = _key_of(headers)
             body = await self._body(headers, receive)
@@ -139,7 +140,7 @@ class Application:
         headers: Headers = [(name.lower(), value) for name, value in scope["headers"]]
         await receive()
         try:
-            self._check_entry(headers)
+            await self._check_entry(headers)
             if not self.engine.is_stream("GET", _target(scope)):
                 raise Refusal(501, UNDECLARED)
             passed = passed_headers.of_request(headers, b"")
@@ -157,13 +158,13 @@ class Application:
             finally:
                 self.engine.sockets.leave(socket)
 
-    def _check_entry(self, headers: Headers) -> None:
+    async def _check_entry(self, headers: Headers) -> None:
         """Refuse a request that a server makes while it processes another: it would wait for itself (continuity rule 13).
 
-        It is traced by `Holdfast-Transaction`, which a server knows with `tell_server`, and by the engine that it came from.
+        It is traced by `Holdfast-Transaction`, which a server knows with `tell_server`, at this engine and at all listeners.
         """
         number = next((value.decode("latin-1") for name, value in headers if name == b"holdfast-transaction"), "")
-        if number and self.engine.is_running(number):
+        if number and (self.engine.is_running(number) or await self.engine.servers.running(trace_of(number))):
             raise Refusal(508, f"this request comes out of transaction {number}, which is still running")
 
     def _check_stream(self, scope: Scope, headers: Headers) -> None:
@@ -196,6 +197,10 @@ class Application:
         finally:
             self._bodies_bytes -= size
 
+    def terms(self, client: tuple[str, int] | None, headers: Headers) -> tuple[str, str, str]:
+        """Session, key and transaction number that a request has. Refusal for a key that is too long."""
+        return self._session({"client": client}, headers), _key_of(headers), self._number(headers)
+
     def _session(self, scope: Scope, headers: Headers) -> str:
         """The session of a request: named by a cookie or a header, else its connection."""
         domain = self.engine.domain
@@ -209,7 +214,7 @@ class Application:
 
     def _number(self, headers: Headers) -> str:
         wanted = self.engine.domain.transaction_header.lower().encode()
-        return next((value.decode("latin-1") for name, value in headers if wanted and name == wanted), "")
+        return next((value.decode("latin-1") for name, value in headers if name == wanted), "") if wanted else ""
 
 
 class Refusal(Exception):
@@ -222,7 +227,8 @@ class Refusal(Exception):
 
 
 def _key_of(headers: Headers) -> str:
-    key = next((value for name, value in headers if name == b"idempotency-key"), b"").decode("latin-1").strip().strip('"')
+    value = next((value for name, value in headers if name == b"idempotency-key"), b"")
+    key = value.decode("latin-1").strip().strip('"') if value else ""
     if len(key) > KEY_MAX:
         raise Refusal(400, f"Idempotency-Key has {len(key)} characters; at most {KEY_MAX} are taken")
     return key

@@ -22,19 +22,21 @@ from typing import Any, Literal, Self
 from holdfast.client.client import Client, connect
 from holdfast.continuity import register, request, roll_call
 from holdfast.continuity.answer import Answer, Part
-from holdfast.continuity.domain import Domain, Route
+from holdfast.continuity.domain import Domain
 from holdfast.continuity.engine.disagreements import Disagreements
 from holdfast.continuity.engine.given_answers import GivenAnswers
 from holdfast.continuity.engine.reads import Reads
 from holdfast.continuity.engine.registration import Registration
-from holdfast.continuity.engine.servers import Servers
+from holdfast.continuity.engine.servers import Server, Servers
 from holdfast.continuity.engine.sessions import Sessions
 from holdfast.continuity.engine.sockets import PassedSocket, Sockets
 from holdfast.continuity.engine.under_way import Transaction, UnderWay
 from holdfast.continuity.errors import NotAnswered, NotTaken, ReEntry
+from holdfast.continuity.limits.removal import Removal
 from holdfast.continuity.link.answer_server import AnswerServer, ListenerLink
-from holdfast.continuity.link.frame import Answered, Message, Seen, SocketFrame, SocketOpened, State
+from holdfast.continuity.link.frame import Answered, Message, Running, Seen, SocketFrame, SocketOpened, State
 from holdfast.continuity.link.frame import Resume as ResumeFrame
+from holdfast.continuity.machines.effects import trace_in
 from holdfast.continuity.machines.gathering import Decided, End, Gathering, Resume
 from holdfast.continuity.machines.routes import Routes
 from holdfast.continuity.request import BODY_MAX, Content, Headers, Request
@@ -98,7 +100,10 @@ class Engine:
             self._given = GivenAnswers(self._topic)
             self._disagreements = Disagreements(self._domain_name, self._topic, self.client.topic(self.domain.disagreements))
             self._routes = Routes(self.domain.routes)
-            self._reads = Reads(self.domain, self.start, self.servers, self._under_way, self._loop_time)
+            self._reads = Reads(
+                self.domain, self.start, self.servers, self._sessions, self._under_way, self._expected, self.figures,
+                self._loop_time,
+            )  # fmt: skip
             self.sockets = Sockets(self.start, self.domain.answer_timeout)
             self._server = AnswerServer(self, self.domain.name, self.name, self.start)
             _, port = await self._server.listen(*self._answers, self._tls)
@@ -110,14 +115,14 @@ class Engine:
         except BaseException:
             await self.client.close()
             raise
-        self._tasks = [
-            asyncio.create_task(self._given.publish_for_ever()),
-            asyncio.create_task(self._disagreements.publish_for_ever()),
-            asyncio.create_task(self._registration.receive_for_ever()),
-            asyncio.create_task(self._check_servers()),
-            asyncio.create_task(self._registration.renew_for_ever(lambda: len(self.servers) > 0)),
-            asyncio.create_task(roll_call.answer_for_ever(self.client, self.domain.name, self.description)),
-        ]
+        removal = Removal(self.client, self.domain, lambda: self.servers.members)
+        works = (
+            self._given.publish_for_ever(), self._disagreements.publish_for_ever(), self._registration.receive_for_ever(),
+            self._check_servers(), self._registration.renew_for_ever(lambda: len(self.servers) > 0),
+            removal.check_for_ever(self.servers.bytes_passed),
+            roll_call.answer_for_ever(self.client, self.domain.name, self.description),
+        )  # fmt: skip
+        self._tasks = [asyncio.create_task(each) for each in works]
         return self
 
     async def close(self) -> None:
@@ -170,19 +175,17 @@ class Engine:
         self, method: str, target: str, headers: Headers, body: bytes, *, session: str = "", key: str = "", number: str = ""
     ) -> tuple[Transaction, str]:
         """Send a request and wait for the head of its answer. Say `leave` when the answer was handed on."""
-        self._check_entry(headers)
+        await self._check_entry(headers)
         route = self._routes.find(method, target)
         if route is not None:
-            return await self._read(
-                route, Content(method, target, headers, body, time.time_ns() // 1000, secrets.randbits(63)), session
-            )
-        expected = self._expected()
+            read = await self._reads.read(route, method, target, headers, body, session)
+            return read, read.number
+        expected = [server.name for server in self._expected()]
         asked = self._make(method, target, headers, body, session, key, number)
-        now = self._loop_time()
         domain = self.domain
         gathering = Gathering(
-            asked.transaction, expected, domain.answer, domain.error_wait, now, answer_timeout=domain.answer_timeout,
-            shadows=self.servers.shadows(),
+            asked.transaction, expected, domain.answer, domain.error_wait, self._loop_time(),
+            answer_timeout=domain.answer_timeout, shadows=self.servers.shadows(),
         )  # fmt: skip
         transaction = Transaction(asked.transaction, gathering, asked.key)
         self._under_way.begin(asked.transaction, transaction)
@@ -197,41 +200,38 @@ class Engine:
             raise
         if transaction.error is not None:
             raise self._not_answered(asked, transaction.error.status, transaction.error.reason)
-        self._note(transaction, session)
+        self._reads.note(transaction, session)
         return transaction, asked.transaction
 
-    def _check_entry(self, headers: Headers) -> None:
-        """ReEntry if a server that processes a request asks its own domain (continuity rule 13)."""
-        if self._under_way.keeps_traces:
-            trace = next((value for name, value in headers if name == b"traceparent"), b"")
-            running = self._under_way.traced(trace)
-            if running is not None:
-                raise ReEntry(f"this request belongs to transaction {running}, which still runs in this domain; nothing was sent")
+    def begin_read(self, method: str, target: str, headers: Headers, body: bytes, session: str) -> Transaction | None:
+        """Send a read to all servers, without waiting; None if this is another kind of request. When its `watcher` is called,
+        say `answered`."""
+        route = self._routes.find(method, target)
+        if route is None or route.kind != "read" or route.send != "all":
+            return None
+        if self._under_way.keeps_traces and trace_in(headers):
+            return None  # the listeners must be asked first
+        return self._reads.begin(method, target, headers, body, session)
 
-    async def _read(self, route: Route, content: Content, session: str) -> tuple[Transaction, str]:
-        self.figures["reads"] += 1
-        self._expected()
-        place = self._sessions.get(session).place if session else 0
-        if route.kind == "stream":
-            transaction = await self._reads.pass_through(content, place, self.servers.current())
-        else:
-            transaction = await self._reads.ask(route, content, place, self.servers.current())
-        if transaction.error is not None:
-            self._under_way.leave(transaction.number)
-            if transaction.error.status == 503:
-                self.figures["refused"] += 1
-                raise NotTaken(f"all servers declined: {transaction.error.reason}; repeat it later")
-            raise NotAnswered(transaction.error.status, transaction.error.reason, transaction.number, "")
-        self._note(transaction, session)
-        return transaction, transaction.number
+    def answered(self, transaction: Transaction, session: str) -> None:
+        """Heed the answer to a read that was begun. NotTaken or NotAnswered if there is none."""
+        self._reads.answered(transaction, session)
+
+    async def _check_entry(self, headers: Headers) -> None:
+        """ReEntry if a server that processes a request asks its own domain (continuity rule 13). Of a request that another engine
+        has taken, the listeners know."""
+        if self._under_way.keeps_traces and (trace := trace_in(headers)):
+            running = self._under_way.traced(trace) or await self.servers.running(trace)
+            if running:
+                raise ReEntry(running)
 
     async def open_socket(self, target: str, headers: Headers, session: str) -> tuple[PassedSocket, SocketOpened]:
         """A WebSocket at one current server, for a route that is declared as a stream. Say `sockets.leave` at its end."""
-        self._check_entry(headers)
+        await self._check_entry(headers)
         self.figures["reads"] += 1
-        self._expected()
+        current = self._expected()
         place = self._sessions.get(session).place if session else 0
-        return await self.sockets.open(Content("GET", target, headers), place, self.servers.current())
+        return await self.sockets.open(Content("GET", target, headers), place, current)
 
     def leave(self, number: str) -> None:
         """The answer of this transaction was handed on, or its client has left."""
@@ -250,7 +250,7 @@ class Engine:
         route = self._routes.find(method, target)
         return route is not None and route.kind == "stream"
 
-    def _expected(self) -> list[str]:
+    def _expected(self) -> list[Server]:
         """The servers that are expected to answer. NotTaken if they are too few, or too many requests are under way."""
         current = self.servers.current()
         if len(current) < self.domain.servers_min:
@@ -259,7 +259,7 @@ class Engine:
         if len(self._under_way) >= self.domain.requests_max:
             self.figures["refused"] += 1
             raise NotTaken(f"{self.domain.requests_max} requests are under way; nothing was sent, repeat it later", retry_after=1)
-        return [server.name for server in current]
+        return current
 
     def _make(
         self, method: str, target: str, headers: Headers, body: bytes, session: str, key: str, number: str
@@ -310,16 +310,6 @@ class Engine:
         self._under_way.leave(asked.transaction)
         return NotAnswered(status, reason, asked.transaction, asked.key)
 
-    def _note(self, transaction: Transaction, session: str) -> None:
-        assert transaction.begin is not None
-        self.figures["answered"] += 1
-        if session:
-            seen = self._sessions.get(session)
-            seen.place = max(seen.place, transaction.place)
-        server = self.servers.get(transaction.begin.server)
-        if server is not None:
-            server.firsts += 1
-
     # --- what listeners say ------------------------------------------------------------------------------------------
 
     def came(self, link: ListenerLink) -> None:
@@ -336,6 +326,8 @@ class Engine:
             self._heard.set()
             if server is not None:
                 self._lose(server.name, "removed")
+        elif isinstance(message, Running):
+            self.servers.heard_running(link.hello.server, message)
         elif isinstance(message, Seen):
             self._sessions.seen(message.session, link.hello.server)
         elif isinstance(message, SocketFrame):
@@ -387,13 +379,5 @@ class Engine:
         """The answer to a roll call."""
         return {
             "part": "engine", "name": self.name, "site": self.site, "start": self.start, "is_ready": self.is_ready,
-            "under_way": len(self._under_way), "kinds": self.servers.kinds, **self.figures,
-            "servers": [
-                {
-                    "server": each.name, "site": each.site, "role": each.role, "state": each.state.state,
-                    "finished": each.state.finished, "lag": max(0, self.servers.newest_place - each.state.finished),
-                    "first": each.firsts,
-                }
-                for each in self.servers
-            ],
+            "under_way": len(self._under_way), "kinds": self.servers.kinds, **self.figures, "servers": self.servers.describe(),
         }  # fmt: skip

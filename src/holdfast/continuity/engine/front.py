@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import socket
@@ -18,6 +19,7 @@ import uvicorn
 
 from holdfast.continuity.engine.application import Application
 from holdfast.continuity.engine.engine import Engine
+from holdfast.continuity.engine.plain.plain_protocol import PlainProtocol
 from holdfast.continuity.link.socket_end import MESSAGE_BYTES_MAX
 from holdfast.continuity.server_certificate import ServerCertificate
 from holdfast.errors import Unavailable
@@ -54,6 +56,7 @@ async def serve(
         await _open(engine)
         try:
             await _until_ready(engine)
+            gc.freeze()  # what is loaded by now stays for good: the collector need not visit it among requests
             await _run(engine, listening, certificate, announce)
         finally:
             await engine.close()
@@ -98,10 +101,10 @@ async def _run(
     await server.serve([listening])
 
 
-def configured(application: Application, **options: Any) -> uvicorn.Config:
+def configured(application: Application, http: Any = PlainProtocol, **options: Any) -> uvicorn.Config:
     """How uvicorn runs the application. Messages of WebSockets are bounded, and not compressed."""
     return uvicorn.Config(
-        application, http="httptools", ws="websockets-sansio", ws_max_size=MESSAGE_BYTES_MAX, ws_per_message_deflate=False,
+        application, http=http, ws="websockets-sansio", ws_max_size=MESSAGE_BYTES_MAX, ws_per_message_deflate=False,
         lifespan="off", interface="asgi3", log_config=None, access_log=False, proxy_headers=False, server_header=False,
         date_header=False, **options,
     )  # fmt: skip

@@ -9,13 +9,18 @@ The engine keeps nothing of this: an engine that starts hears it from all listen
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from holdfast.continuity.link.answer_server import ListenerLink
-from holdfast.continuity.link.frame import Hello, State
+from holdfast.continuity.link.frame import Hello, Running, State, Traced
+from holdfast.continuity.machines.membership import Membership
 
 # Several heartbeats: a listener that is busy for a moment stays current.
 FRESH_SECONDS = 2.0
+# A listener that does not say in time whether a trace is under way is not waited for.
+TRACED_SECONDS = 1.0
 SERVERS_KEPT = 256
 
 
@@ -31,15 +36,37 @@ class Server:
         self.state = State("joining", 0, 0, 0)
         self.heard_at = now
         self.firsts = 0  # answers of it that were the first
+        self.bytes_before: int | None = None  # what it had received when that was counted last
 
     def is_current(self, now: float) -> bool:
         return self.role == "server" and self.state.state == "current" and now - self.heard_at < FRESH_SECONDS
+
+
+class Question:
+    """A question to several listeners, answered when one has found something, or all have answered."""
+
+    def __init__(self, asked: list[str]) -> None:
+        self.found = ""
+        self.done = asyncio.Event()
+        self._left = set(asked)
+        if not asked:
+            self.done.set()
+
+    def hear(self, server: str, found: str) -> None:
+        self._left.discard(server)
+        self.found = self.found or found
+        if self.found or not self._left:
+            self.done.set()
 
 
 class Servers:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._servers: dict[str, Server] = {}
+        self._bytes_passed = 0
+        self._questions = 0
+        self._asked: dict[str, Question] = {}
+        self.members = Membership()  # the newest that any listener has told
         self.kinds: dict[str, dict[str, int]] = {}  # what was held against each server, and how often (26)
 
     def hold_against(self, kinds: Mapping[str, str]) -> None:
@@ -81,10 +108,20 @@ class Servers:
         server = self._servers.get(link.hello.server) if link.hello is not None else None
         if server is None or server.link is not link:
             return None
+        if state.members and state.membership >= self.members.number:
+            self.members = Membership.decode(state.members)
         now = self._clock()
         was_current = server.is_current(now)
         server.state, server.heard_at = state, now
         return server if was_current and not server.is_current(now) else None
+
+    def bytes_passed(self) -> int:
+        """Bytes of events that have passed, by the listener that saw most since this was asked last."""
+        seen = [each.state.bytes_passed - each.bytes_before for each in self if each.bytes_before is not None]
+        for each in self:
+            each.bytes_before = each.state.bytes_passed
+        self._bytes_passed += max(seen, default=0)
+        return self._bytes_passed
 
     def current(self) -> list[Server]:
         now = self._clock()
@@ -94,10 +131,45 @@ class Servers:
         """Servers that get everything and never answer (17)."""
         return [server.name for server in self._servers.values() if server.role == "shadow" and server.state.state == "current"]
 
+    async def running(self, trace: str) -> str:
+        """The transaction of a trace that is under way at any server, by what all linked listeners say; "" for none.
+
+        The listener of the server that asks its own domain has the transaction under way, whichever engine took it. Nothing is
+        appended before it has answered, so that all servers see the same: no request.
+        """
+        self._questions += 1
+        number = str(self._questions)
+        question = self._asked[number] = Question([each.name for each in self])
+        for each in self:
+            each.link.send(Traced(number, trace))
+        try:
+            async with asyncio.timeout(TRACED_SECONDS):
+                await question.done.wait()
+        except TimeoutError:
+            pass
+        finally:
+            del self._asked[number]
+        return question.found
+
+    def heard_running(self, server: str, told: Running) -> None:
+        question = self._asked.get(told.number)
+        if question is not None:
+            question.hear(server, told.transaction)
+
     def silent(self) -> list[Server]:
         """Servers that call themselves current and were not heard for too long."""
         now = self._clock()
         return [each for each in self._servers.values() if each.state.state == "current" and now - each.heard_at >= FRESH_SECONDS]
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Each server, for a roll call."""
+        return [
+            {
+                "server": each.name, "site": each.site, "role": each.role, "state": each.state.state,
+                "finished": each.state.finished, "lag": max(0, self.newest_place - each.state.finished), "first": each.firsts,
+            }
+            for each in self
+        ]  # fmt: skip
 
     @property
     def newest_place(self) -> int:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 SESSIONS_MAX = 100_000
 
@@ -69,13 +68,10 @@ class Sessions:
                 await session.opened
         session.is_open = True
 
-    @asynccontextmanager
-    async def turn(self, name: str) -> AsyncIterator[None]:
+    def turn(self, name: str) -> AbstractAsyncContextManager[None]:
         """The requests of one session go one after the other."""
         if not name:
-            yield
-            return
+            return nullcontext()
         session = self.get(name)
         session.lock = session.lock or asyncio.Lock()
-        async with session.lock:
-            yield
+        return session.lock

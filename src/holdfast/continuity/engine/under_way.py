@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import AsyncIterator, Callable
-from typing import Literal
+from typing import Literal, cast
 
 from holdfast.continuity.answer import Answer, Head
 from holdfast.continuity.machines.effects import trace_of
@@ -44,6 +44,8 @@ class Transaction:
         self._is_ended = False
         self._cut: str | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self.watcher: Callable[[], None] | None = None  # called once, when it is answered: instead of a task that waits
+        self.due = 0.0  # when its gathering is looked at next
 
     @property
     def place(self) -> int:
@@ -66,14 +68,16 @@ class Transaction:
 
     def take(self, out: Out) -> None:
         """An out of the gathering that concerns the client."""
-        if isinstance(out, Begin):
-            self.begin = out
-        elif isinstance(out, Chunk):
-            self._chunks.append(out.body)
-            self._chunks_bytes += len(out.body)
+        kind = type(out)
+        if kind is Begin:
+            self.begin = cast(Begin, out)
+        elif kind is Chunk:
+            body = cast(Chunk, out).body
+            self._chunks.append(body)
+            self._chunks_bytes += len(body)
             if self._chunks_bytes > CHUNKS_BYTES_MAX:
                 self._cut = "the client takes the answer too slowly"
-        elif isinstance(out, End):
+        elif kind is End:
             self._is_ended = True
         elif isinstance(out, Cut):
             self._cut = out.reason
@@ -103,6 +107,15 @@ class Transaction:
             if self._is_ended:
                 return
             await self._more()
+
+    def body_at_once(self) -> bytes | None:
+        """The whole body, if all of it is here and none was taken."""
+        if not self._is_ended or self._cut is not None:
+            return None
+        body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        self._chunks.clear()
+        self._chunks_bytes = 0
+        return body
 
     async def whole(self) -> Answer:
         """The whole answer."""
@@ -149,24 +162,27 @@ class UnderWay:
     def get(self, number: str) -> Transaction | None:
         return self._transactions.get(number)
 
-    def traced(self, traceparent: bytes) -> str | None:
-        """The transaction under way to whose trace this belongs."""
-        parts = traceparent.split(b"-")
-        return self._traces.get(parts[1].decode("latin-1")) if len(parts) >= 4 else None
+    def traced(self, trace: str) -> str | None:
+        """The transaction under way that has this trace."""
+        return self._traces.get(trace)
 
     def act(self, number: str, outs: list[Out]) -> None:
         """Act on the outs of a gathering."""
         transaction = self._transactions[number]
         for out in outs:
-            if isinstance(out, Resume):
-                self._resume(number, out)
-            elif isinstance(out, Decided):
+            kind = type(out)
+            if kind is Resume:
+                self._resume(number, cast(Resume, out))
+            elif kind is Decided:
                 self.forget(number)
-                self._decided(transaction, out)
+                self._decided(transaction, cast(Decided, out))
             else:
                 transaction.take(out)
-                if isinstance(out, End):
-                    self._ended(transaction, out)
+                if kind is End:
+                    self._ended(transaction, cast(End, out))
+        if transaction.watcher is not None and transaction.is_answered:
+            watcher, transaction.watcher = transaction.watcher, None
+            watcher()
         if number in self._transactions:
             self._look_at_time(number, transaction)
 
@@ -197,9 +213,11 @@ class UnderWay:
     # --- time --------------------------------------------------------------------------------------------------------
 
     def _look_at_time(self, number: str, transaction: Transaction) -> None:
+        """See that its gathering is looked at in time. One entry counts, that at `due`; a later time waits for it."""
         at = transaction.gathering.wake_at
-        if at is None:
+        if at is None or 0 < transaction.due <= at:
             return
+        transaction.due = at
         heapq.heappush(self._due, (at, number))
         if self._due[0][1] == number:
             self._set_timer()
@@ -213,10 +231,15 @@ class UnderWay:
         self._timer = None
         now = self._clock()
         while self._due and self._due[0][0] <= now:
-            _, number = heapq.heappop(self._due)
+            at, number = heapq.heappop(self._due)
             transaction = self._transactions.get(number)
-            if transaction is not None and (at := transaction.gathering.wake_at) is not None and at <= now:
+            if transaction is None or transaction.due != at:
+                continue
+            transaction.due = 0.0
+            if (wake_at := transaction.gathering.wake_at) is not None and wake_at <= now:
                 self.act(number, transaction.gathering.tick(now))
+            else:
+                self._look_at_time(number, transaction)
         if self._due and self._timer is None:
             self._set_timer()
 

@@ -27,12 +27,15 @@ from holdfast.continuity.link.frame import (
     Read,
     Resume,
     Roll,
+    Running,
     SocketFrame,
     SocketOpen,
     State,
     Stop,
+    Traced,
     Welcome,
 )
+from holdfast.continuity.link.turn_writer import TurnWriter
 from holdfast.errors import ProtocolError
 
 log = logging.getLogger("holdfast.continuity")
@@ -67,6 +70,9 @@ class Ears(Protocol):
 
     def stop_stream(self, number: str) -> None: ...
 
+    def traced(self, trace: str) -> str:
+        """The transaction of this trace that is under way; "" for none."""
+
     def socket(self, link: AnswerLink, asked: SocketOpen | SocketFrame) -> None:
         """A WebSocket is to be opened, or one that is open goes on."""
 
@@ -84,6 +90,7 @@ class AnswerLink(asyncio.Protocol):
         self._tls = tls
         self._frames = Frames()
         self._transport: asyncio.Transport | None = None
+        self._writer: TurnWriter | None = None
         self._welcomed: asyncio.Future[None] | None = None
         self._lost = asyncio.Event()
         self._has_room = asyncio.Event()
@@ -103,19 +110,20 @@ class AnswerLink(asyncio.Protocol):
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        if self._transport is not None and not self._transport.is_closing():
+        if self._transport is not None and self._writer is not None and not self._transport.is_closing():
             if self.is_linked:
-                self._transport.write(frame.encode(Goodbye(reason)))
+                self._writer.write(frame.encode(Goodbye(reason)))
+            self._writer.flush()
             self._transport.close()
         self._end_of_link()
 
     def send(self, message: Message) -> bool:
         """Send it if there is a link with room; whether it was sent."""
-        transport = self._transport
-        if not self.is_linked or transport is None or transport.get_write_buffer_size() > UNSENT_BYTES_MAX:
+        writer = self._writer
+        if not self.is_linked or writer is None or writer.unsent_bytes > UNSENT_BYTES_MAX:
             self.dropped += 1
             return False
-        transport.write(frame.encode(message))
+        writer.write(frame.encode(message))
         return True
 
     async def until_room(self, seconds: float) -> None:
@@ -183,7 +191,8 @@ class AnswerLink(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=ROOM_BYTES)
-        self._transport.write(frame.encode(self._hello))
+        self._writer = TurnWriter(self._transport, asyncio.get_running_loop())
+        self._writer.write(frame.encode(self._hello))
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -229,6 +238,8 @@ class AnswerLink(asyncio.Protocol):
             self._ears.resume(self, message)
         elif isinstance(message, Stop):
             self._ears.stop_stream(message.number)
+        elif isinstance(message, Traced):
+            self.send(Running(message.number, self._ears.traced(message.trace)))
         elif isinstance(message, SocketOpen | SocketFrame):
             self._ears.socket(self, message)
         elif isinstance(message, Roll):

@@ -15,6 +15,7 @@ from typing import Protocol, cast
 
 from holdfast.continuity.link import frame
 from holdfast.continuity.link.frame import Frames, Goodbye, Hello, Message, Welcome
+from holdfast.continuity.link.turn_writer import TurnWriter
 from holdfast.errors import ProtocolError, Unavailable
 
 log = logging.getLogger("holdfast.continuity")
@@ -44,12 +45,14 @@ class ListenerLink(asyncio.Protocol):
         self._server = server
         self._frames = Frames(HELLO_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
+        self._writer: TurnWriter | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self.is_writable = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # that of uvloop is none by class
         self._transport = transport
+        self._writer = TurnWriter(transport, asyncio.get_running_loop())
         if len(self._server.links) >= LINKS_MAX:
             self.end(f"this engine has {LINKS_MAX} links already")
             return
@@ -82,9 +85,13 @@ class ListenerLink(asyncio.Protocol):
 
     def send(self, message: Message) -> bool:
         """Say something; whether there is a link. Dropped if it is gone: the listener has its store."""
-        if self._transport is None or self._transport.is_closing():
+        return self.send_encoded(frame.encode(message))
+
+    def send_encoded(self, encoded: bytes) -> bool:
+        """Say what is encoded already: it is said to several."""
+        if self._writer is None or self._transport is None or self._transport.is_closing():
             return False
-        self._transport.write(frame.encode(message))
+        self._writer.write(encoded)
         return True
 
     def pause_writing(self) -> None:
@@ -100,6 +107,8 @@ class ListenerLink(asyncio.Protocol):
         if self.hello is None:
             log.info("a link was refused: %s", reason)
         self.send(Goodbye(reason))
+        if self._writer is not None:
+            self._writer.flush()
         self._transport.close()
 
     def connection_lost(self, problem: Exception | None) -> None:

@@ -4,8 +4,8 @@
     │ length  u32  │ crc-32c u32  │ msgpack: a tagged array       │   length counts the message alone; big-endian
     └──────────────┴──────────────┴──────────────────────────────┘
 
-    listener ──▶ engine     Hello, Answered, State, Seen
-    engine ──▶ listener     Welcome, Read, Stop, Resume, Roll, Goodbye, SocketOpen
+    listener ──▶ engine     Hello, Answered, State, Seen, Running
+    engine ──▶ listener     Welcome, Read, Stop, Resume, Roll, Traced, Goodbye, SocketOpen
     both ways               SocketMessage, SocketTaken, SocketClose: of a WebSocket that is passed through (`socket_end`);
                             a listener begins it with SocketOpened or SocketRefused
 
@@ -18,6 +18,7 @@ Memory: a frame is at most FRAME_MAX; a peer that sends a larger one, or a wrong
 from __future__ import annotations
 
 from collections.abc import Iterator
+from struct import Struct
 from typing import Literal
 
 import crc32c
@@ -75,6 +76,7 @@ class State(_Message, frozen=True, tag=5):
     members: bytes = b""  # the membership itself, encoded, when the engine may not know it
     in_doubt: int = 0
     keys: int = 0
+    bytes_passed: int = 0  # of the events that it has received, since it was started
 
 
 class Seen(_Message, frozen=True, tag=6):
@@ -108,6 +110,20 @@ class Stop(_Message, frozen=True, tag=10):
     """The client of a stream has left: pass it on no more."""
 
     number: str
+
+
+class Traced(_Message, frozen=True, tag=20):
+    """A request has come with this trace: say whether a transaction of it is under way at your server (continuity rule 13)."""
+
+    number: str
+    trace: str
+
+
+class Running(_Message, frozen=True, tag=21):
+    """The answer to `Traced`: the transaction; "" if none is under way."""
+
+    number: str
+    transaction: str
 
 
 class SocketOpen(_Message, frozen=True, tag=11):
@@ -160,18 +176,34 @@ class SocketClose(_Message, frozen=True, tag=16):
 
 
 SocketFrame = SocketOpened | SocketRefused | SocketMessage | SocketTaken | SocketClose
-Message = Hello | Welcome | Goodbye | Answered | State | Seen | Read | Resume | Roll | Stop | SocketOpen | SocketFrame
+Message = (
+    Hello
+    | Welcome
+    | Goodbye
+    | Answered
+    | State
+    | Seen
+    | Read
+    | Resume
+    | Roll
+    | Stop
+    | Traced
+    | Running
+    | SocketOpen
+    | SocketFrame
+)
 HEARTBEAT_SECONDS = 0.2
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Message)
+_head = Struct(">II")  # length and check sum
 
 
 def encode(message: Message) -> bytes:
     body = _encoder.encode(message)
     if len(body) > FRAME_MAX:
         raise ProtocolError(f"a frame of {len(body):,} bytes is over the limit of {FRAME_MAX:,}; send the body in parts")
-    return len(body).to_bytes(4, "big") + crc32c.crc32c(body).to_bytes(4, "big") + body
+    return _head.pack(len(body), crc32c.crc32c(body)) + body
 
 
 class Frames:
@@ -179,6 +211,7 @@ class Frames:
 
     def __init__(self, frame_max: int = FRAME_MAX) -> None:
         self._buffer = bytearray()
+        self._wanted = HEAD_BYTES  # bytes that make the frame in the buffer whole, as far as is known
         self._frame_max = frame_max
 
     def widen(self) -> None:
@@ -186,18 +219,23 @@ class Frames:
         self._frame_max = FRAME_MAX
 
     def feed(self, data: bytes) -> Iterator[Message]:
-        self._buffer += data
-        begin = 0
-        view = self._buffer
-        while len(view) - begin >= HEAD_BYTES:
-            length = int.from_bytes(view[begin : begin + 4], "big")
+        if self._buffer:  # a frame began in bytes that came before
+            self._buffer += data
+            if len(self._buffer) < self._wanted:
+                return
+            data = bytes(self._buffer)
+            self._buffer.clear()
+        begin, size, self._wanted = 0, len(data), HEAD_BYTES
+        while size - begin >= HEAD_BYTES:
+            length, check_sum = _head.unpack_from(data, begin)
             if length > self._frame_max:
                 raise ProtocolError(f"a frame of {length:,} bytes is over the limit of {self._frame_max:,}")
             end = begin + HEAD_BYTES + length
-            if len(view) < end:
+            if size < end:
+                self._wanted = end - begin
                 break
-            body = bytes(view[begin + HEAD_BYTES : end])
-            if crc32c.crc32c(body) != int.from_bytes(view[begin + 4 : begin + 8], "big"):
+            body = data[begin + HEAD_BYTES : end]
+            if crc32c.crc32c(body) != check_sum:
                 raise ProtocolError("the check sum of a frame is wrong")
             begin = end
             try:
@@ -205,4 +243,5 @@ class Frames:
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
                 raise ProtocolError(f"a frame cannot be read: {problem}") from problem
             yield message
-        del self._buffer[:begin]
+        if begin < size:
+            self._buffer += data[begin:]

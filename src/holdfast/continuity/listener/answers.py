@@ -24,11 +24,13 @@ from holdfast.continuity.answer import Answer, Head, Outcome, Part, of_answer, w
 from holdfast.continuity.domain import ComparisonRules
 from holdfast.continuity.link.answer_link import AnswerLink, AnswerLinks
 from holdfast.continuity.link.frame import Answered, Seen
-from holdfast.continuity.listener.http_caller import PART_BYTES
-from holdfast.continuity.listener.server_connection import CallFailed
+from holdfast.continuity.listener.server.http_caller import PART_BYTES
+from holdfast.continuity.listener.server.server_connection import CallFailed
+from holdfast.continuity.machines import change as changes
+from holdfast.continuity.machines.change import Change
 from holdfast.continuity.machines.comparison import Function, comparison_digest, raw_comparison_digest
 from holdfast.continuity.machines.membership import Membership
-from holdfast.continuity.request import CONTENT_TYPE, DIGEST_BYTES, Request
+from holdfast.continuity.request import CONTENT_TYPE, DIGEST_BYTES, MEMBER, SKIP, SNAPSHOT, Request
 from holdfast.errors import HoldfastError
 
 log = logging.getLogger("holdfast.continuity")
@@ -43,7 +45,9 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 class Answers:
-    def __init__(self, client: Client, links: AnswerLinks, membership: Membership, server: str) -> None:
+    def __init__(self, client: Client, links: AnswerLinks, membership: Membership, server: str, requests: str) -> None:
+        """`requests`: the topic of the domain, in which it is told what all must know."""
+        self._topic = client.topic(requests)
         self._client = client
         self._links = links
         self._membership = membership
@@ -124,6 +128,17 @@ class Answers:
         task = asyncio.create_task(_send(destination, data, type, fields))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
+
+    # --- what is told in the topic ---------------------------------------------------------------------------------------
+
+    def tell_change(self, change: Change, type: str = MEMBER) -> None:
+        self.publish(self._topic, changes.encode(change), type, datacontenttype="application/json")
+
+    def tell_skip(self, transaction: str, reason: str) -> None:
+        self.tell_change(Change("skip", self._server, transaction=transaction, reason=reason), SKIP)
+
+    def tell_snapshot(self, told: dict[str, Any]) -> None:
+        self.publish(self._topic, told, SNAPSHOT)
 
     async def close(self) -> None:
         """Wait until what is under way is sent."""

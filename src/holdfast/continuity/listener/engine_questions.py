@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
+from functools import partial
 
 import msgspec
 
@@ -15,9 +16,9 @@ from holdfast.continuity.link.frame import Read, Resume, ServerState, SocketFram
 from holdfast.continuity.listener.answers import Answers, AnswerStream
 from holdfast.continuity.listener.durable.store import Store
 from holdfast.continuity.listener.requests_in_order import RequestsInOrder
-from holdfast.continuity.listener.server_call import Declined, ServerCall
-from holdfast.continuity.listener.server_connection import CallFailed
-from holdfast.continuity.listener.server_sockets import ServerSockets
+from holdfast.continuity.listener.server.server_call import Declined, ServerCall
+from holdfast.continuity.listener.server.server_connection import CallFailed
+from holdfast.continuity.listener.server.server_sockets import ServerSockets
 from holdfast.continuity.listener.topic_events import TopicEvents
 from holdfast.continuity.roll_call import SHOWN_BYTES_MAX
 
@@ -59,13 +60,17 @@ class EngineQuestions:
         encoded = self._membership.encode() if with_members else b""
         places = (self._order.finished, self._order.admitted)
         in_doubt, keys = len(self._requests.doubt.in_doubt), len(self._events.keys)
-        return State(self._state(), *places, self._membership.number, encoded, in_doubt, keys)
+        return State(self._state(), *places, self._membership.number, encoded, in_doubt, keys, self._events.bytes)
 
     def read(self, link: AnswerLink, asked: Read) -> None:
         """Answer a request that is not in the topic, if everything that it must see is finished (continuity rule 10)."""
         declined = self._reason_to_decline(asked.place, asked.membership, asked.is_stream)
         if declined:
             return self._answers.send_to(link, asked.number, 0, "declined", None, declined)
+        if not asked.is_stream and self._server.is_at_hand:
+            place = self._order.finished
+            stream = self._answers.stream_to(link, asked.number, place)
+            return self._server.begin_read(asked.content, stream, partial(self._answer, link, asked, place, stream))
         task = asyncio.create_task(self._pass_on(link, asked) if asked.is_stream else self._read(link, asked))
         if asked.is_stream:
             self._streams[asked.number] = task
@@ -94,13 +99,21 @@ class EngineQuestions:
         place = self._order.finished
         stream = self._answers.stream_to(link, asked.number, place)
         try:
-            answer = await self._server.read(asked.number, asked.content, stream)
+            told: Answer | CallFailed = await self._server.read(asked.number, asked.content, stream)
         except Declined as reason:
+            stream.leave()
             return self._answers.send_to(link, asked.number, place, "declined", None, str(reason))
         except CallFailed as failure:
-            return self._answers.send_to(link, asked.number, place, "failed", None, str(failure))
-        finally:
+            told = failure
+        except BaseException:
             stream.leave()
+            raise
+        return self._answer(link, asked, place, stream, told)
+
+    def _answer(self, link: AnswerLink, asked: Read, place: int, stream: AnswerStream, answer: Answer | CallFailed) -> None:
+        stream.leave()
+        if isinstance(answer, CallFailed):
+            return self._answers.send_to(link, asked.number, place, "failed", None, str(answer))
         answer = msgspec.structs.replace(answer, comparison=self._compare(answer, stream))
         if stream.is_begun:
             stream.end(answer.comparison)

@@ -28,10 +28,12 @@ RESERVED = 128
 
 
 class LazyConfirm:
-    """Syncs the store of a listener and confirms its events. `newest` tells the newest place that was received."""
+    """Syncs the store of a listener and confirms its events. `newest` tells the newest place that was received, `forgotten_us`
+    before which time all keys are forgotten."""
 
-    def __init__(self, store: Store, newest: Callable[[], int]) -> None:
+    def __init__(self, store: Store, newest: Callable[[], int], forgotten_us: Callable[[], int]) -> None:
         self._store = store
+        self._forgotten_us = forgotten_us
         self._newest = newest
         self._finished: list[tuple[int, int, ReceivedEvent]] = []  # by place
         self._new = 0  # finished since the last sync
@@ -96,7 +98,8 @@ class LazyConfirm:
                 log.info("the event at place %d is not confirmed: %s", place, problem)
 
     async def _give_up_bodies(self) -> None:
-        number = self._store.surplus()
-        if number is not None:
+        while (number := self._store.surplus()) is not None:
             await asyncio.get_running_loop().run_in_executor(None, self._store.write_keys, number)
             self._store.drop(number)
+        for old in self._store.forgettable(self._forgotten_us()):
+            await asyncio.get_running_loop().run_in_executor(None, self._store.forget, old)

@@ -38,7 +38,6 @@ from holdfast.continuity.listener.durable.mark_file import CALLS
 from holdfast.continuity.listener.durable.store import Store
 from holdfast.continuity.listener.durable.store_folder import boot_id
 from holdfast.continuity.listener.engine_questions import EngineQuestions
-from holdfast.continuity.listener.http_caller import HttpCaller
 from holdfast.continuity.listener.lazy_confirm import LazyConfirm
 from holdfast.continuity.listener.rebuild.rebuild import Rebuild
 from holdfast.continuity.listener.rebuild.snapshot_taker import Every, SnapshotTaker
@@ -46,7 +45,9 @@ from holdfast.continuity.listener.rebuild.upkeep import Upkeep
 from holdfast.continuity.listener.rebuild.user_command import Command, user_commands
 from holdfast.continuity.listener.reception import Reception
 from holdfast.continuity.listener.requests_in_order import RequestsInOrder
-from holdfast.continuity.listener.server_call import Handler, ServerCall, aliases_in
+from holdfast.continuity.listener.server.http_caller import HttpCaller
+from holdfast.continuity.listener.server.server_call import Handler, ServerCall, aliases_in
+from holdfast.continuity.listener.server.server_trust import ServerTrust
 from holdfast.continuity.listener.topic_events import TopicEvents
 from holdfast.continuity.machines import change as changes
 from holdfast.continuity.machines.change import Change, Effect, Moved, Registered, Skipped
@@ -99,8 +100,6 @@ class Listener:
         """A life of the listener: from a start, or a rebuild, to the next."""
         self.start = secrets.token_hex(8)
         self._is_joined = False  # everything before its joining is finished
-        self._is_rebuilt = asyncio.Event()  # it is to be rebuilt
-        self._rebuild_reason = ""
 
     # --- opening and closing -------------------------------------------------------------------------------------------
 
@@ -119,18 +118,16 @@ class Listener:
 
     async def _begin(self, reason: str) -> None:
         """Open the store, or have it rebuilt for a reason; make the parts, and join."""
-        contained: set[int] = set()
         opened = reason or await self._rebuild.open_store(self._boot, self._forgets)
         if isinstance(opened, Store):
             self.store = opened
         else:
             reason = opened
             self.store = await self._rebuild.begin(reason, self._boot)
-            contained = {each.position for each in self.store.history() if each.place <= self.store.finished}
         try:
-            self._make_parts(contained)
+            self._make_parts(is_rebuilt=bool(reason))
             await self._open_effects()
-            await self._reception.open()
+            self.events.contained = await self._reception.open(self.store.finished)
             if reason:
                 await self._rebuild.reset()
                 await self._server.until_reachable(REACH_SECONDS)
@@ -141,7 +138,7 @@ class Listener:
             self.store.close()
             raise
 
-    def _make_parts(self, contained: set[int]) -> None:
+    def _make_parts(self, is_rebuilt: bool) -> None:
         domain, store = self.domain, self.store
         members = store.opened.members
         self.membership = Membership.decode(members) if members else Membership(domain.servers_min)
@@ -153,28 +150,32 @@ class Listener:
         )  # fmt: skip
         hello = Hello(frame.VERSION, domain.name, self.server, self.site, self.role, store.identity.store)
         self.links = AnswerLinks(hello, self, self._tls)
-        self.answers = Answers(self.client, self.links, self.membership, self.server)
-        self.confirms = LazyConfirm(store, lambda: self.events.place)
+        self.answers = Answers(self.client, self.links, self.membership, self.server, domain.requests)
+        self.confirms = LazyConfirm(store, lambda: self.events.place, lambda: self.events.keys.forgotten_us)
         deaths = {place: times - 1 for place, times in store.opened.in_doubt.items()} if self._server.is_in_process else {}
+        trust = ServerTrust(
+            forgets=self._forgets, policy=self._policy, probe=self._probe, is_told=domain.tell_server,
+            is_ordered=domain.order == "domain", newest=store.newest_done,
+            has_come_to=lambda one, other: self.requests.has_come_to(one, other),
+            is_new=not store.opened.last or is_rebuilt or self._server.is_in_process,
+        )  # fmt: skip
         self.requests = RequestsInOrder(
             store, Order(domain.order, min(WINDOW, CALLS // 2), store.finished), Doubt(self._policy, domain.call_timeout, deaths),
-            self._server, self.confirms, self.answers.tell, self.answers.stream, compare, self._publish_skip, self._changed,
-            self._forgets and not self._probe,
+            self._server, self.confirms, self.answers.tell, self.answers.stream, compare, self.answers.tell_skip, self._changed,
+            trust,
         )  # fmt: skip
-        # Its last transaction says something only of a server that is told numbers, one after the other.
-        if self._forgets or (domain.tell_server and domain.order == "domain" and not domain.aliases):
-            self._server.notice_restarts(self.requests.want_rebuild, self._forgets)
+        self._server.greet(trust)
         self._snapshots = SnapshotTaker(
             domain, self.server, store, self.confirms, self._rebuild.snapshots, self._commands.get("snapshot"), self._every,
-            self._publish_snapshot,
+            self.answers.tell_snapshot,
         )  # fmt: skip
         self._upkeep = Upkeep(
-            self.client, domain, self.server, self.membership, self._snapshots, self._publish, lambda: self.state_now,
+            self.client, domain, self.server, self.membership, self._snapshots, self.answers.tell_change, lambda: self.state_now,
             lambda: self.events.bytes,
         )  # fmt: skip
         self.events = TopicEvents(
             domain, store, self.requests, self.membership, self._heard, self._turned, self.answers.seen, self._snapshots.heard,
-            contained, self.start,
+            self.start,
         )  # fmt: skip
         self._questions = EngineQuestions(
             self._server, self.answers, store, self.requests, self.events, compare, lambda: self.state_now,
@@ -190,7 +191,8 @@ class Listener:
         if self._egress is not None or self.domain.effects:
             self._server.effects = await CallsWithEffects(
                 self.client, self.domain, self.server, is_certain=lambda: self._is_joined, stop_rebuild=self._stop_rebuild,
-                is_replaying=lambda: self.state_now == "rebuilding", address=self._egress, tls=self._egress_tls,
+                is_replaying=lambda: self.state_now == "rebuilding", place_of=self.requests.place_of, address=self._egress,
+                tls=self._egress_tls,
             ).open()  # fmt: skip
 
     def _stop_rebuild(self, reason: str) -> None:
@@ -199,7 +201,9 @@ class Listener:
 
     async def _join(self) -> None:
         """Say in the topic that the server is there. The reason tells this life of the listener from another."""
-        change = changes.encode(Change("join", self.server, self.site, self.role, reason=self.start))
+        change = changes.encode(
+            Change("join", self.server, self.site, self.role, reason=self.start, oldest=self._rebuild.snapshots.oldest_place)
+        )
         await self.client.topic(self.domain.requests).send(change, type=request.MEMBER, datacontenttype="application/json")
 
     async def close(self) -> None:
@@ -252,7 +256,7 @@ class Listener:
         """Work until `stop`, or a rebuild; whether it is a rebuild."""
         works = (self.confirms.run(), self._reception.run(self.events, self.requests), self._upkeep.run())
         self._tasks = [asyncio.create_task(each) for each in works]
-        ends = [asyncio.create_task(each.wait()) for each in (self._is_stopping, self._is_rebuilt)]
+        ends = [asyncio.create_task(each.wait()) for each in (self._is_stopping, self._rebuild.wanted)]
         try:
             waited: list[asyncio.Future[Any]] = [*ends, self.requests.failure, *self._tasks]
             done, _ = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
@@ -261,19 +265,20 @@ class Listener:
         except (StoreDamaged, NoSuchSubscription) as problem:
             if not self._rebuild.is_possible:
                 raise
-            self._want_rebuild(str(problem))
+            self._rebuild.want(str(problem))
         finally:
             for end in ends:
                 end.cancel()
-        return self._is_rebuilt.is_set() and not self._is_stopping.is_set()
+        return self._rebuild.wanted.is_set() and not self._is_stopping.is_set()
 
     async def _start_over(self) -> None:
         """Rebuild the server, and join again."""
-        reason = self._rebuild_reason
+        reason = self._rebuild.take_wish()
         await self._rebuild.tell(reason)
         await self._end_life()
         while not self._is_stopping.is_set():
             self._begin_life()
+            self._rebuild.take_wish()  # what the life before still wanted
             try:
                 return await self._begin(reason)
             except (Unavailable, NoSuchSubscription) as problem:
@@ -281,15 +286,10 @@ class Listener:
                 await asyncio.sleep(AGAIN_SECONDS)
         return None
 
-    def _want_rebuild(self, reason: str) -> None:
-        if self._rebuild.is_possible:
-            self._rebuild_reason = self._rebuild_reason or reason
-            self._is_rebuilt.set()
-
     def _changed(self) -> None:
         """The state of the server is another, perhaps."""
         if self.requests.needs_rebuild:
-            self._want_rebuild(self.requests.needs_rebuild)
+            self._rebuild.want(self.requests.needs_rebuild)
         self.links.say_state()
 
     def stop(self) -> None:
@@ -308,7 +308,7 @@ class Listener:
         elif isinstance(effect, Moved):
             self.links.say_state(with_members=True)
             if self.events.has_joined and effect.server == self.server and effect.state in ("removed", "rebuilding"):
-                self._want_rebuild(effect.reason or f"it is {effect.state}")
+                self._rebuild.want(effect.reason or f"it is {effect.state}")
 
     def _register(self, name: str) -> None:
         engine = self.membership.engines.get(name)
@@ -327,18 +327,8 @@ class Listener:
             self._is_joined = True
             member = self.membership.members.get(self.server)
             if member is not None and member.state != "current":
-                self._publish(Change("current", self.server, since=member.since_place))
+                self.answers.tell_change(Change("current", self.server, since=member.since_place))
             self.links.say_state(with_members=True)
-
-    def _publish_snapshot(self, told: dict[str, Any]) -> None:
-        self.answers.publish(self.client.topic(self.domain.requests), told, request.SNAPSHOT)
-
-    def _publish(self, change: Change, type: str = request.MEMBER) -> None:
-        topic = self.client.topic(self.domain.requests)
-        self.answers.publish(topic, changes.encode(change), type, datacontenttype="application/json")
-
-    def _publish_skip(self, transaction: str, reason: str) -> None:
-        self._publish(Change("skip", self.server, transaction=transaction, reason=reason), request.SKIP)
 
     # --- what engines ask ----------------------------------------------------------------------------------------------
 
@@ -363,6 +353,9 @@ class Listener:
     def stop_stream(self, number: str) -> None:
         self._questions.stop_stream(number)
 
+    def traced(self, trace: str) -> str:
+        return self.requests.traced(trace)
+
     def resume(self, link: AnswerLink, asked: Resume) -> None:
         self._questions.resume(link, asked)
 
@@ -378,7 +371,7 @@ class Listener:
         return {
             "part": "listener", "name": self.server, "site": self.site, "role": self.role, "state": state.state,
             "finished": state.finished, "lag": state.received - state.finished, "in_doubt": state.in_doubt, "keys": state.keys,
-            "needs_rebuild": self.requests.needs_rebuild, "is_known": self._server.is_known,
+            "needs_rebuild": self.requests.needs_rebuild, "unknown": self.requests.trust.unknown,
         }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import logging
 
 from holdfast.client.client import Client
 from holdfast.client.receiving.incoming import Incoming
-from holdfast.continuity.domain import Domain, subscription_of
+from holdfast.continuity.domain import HISTORY, Domain, subscription_of
 from holdfast.continuity.listener.requests_in_order import RequestsInOrder
 from holdfast.continuity.listener.topic_events import TopicEvents
 from holdfast.errors import Closed, Damaged, HoldfastError, NoSuchSubscription
@@ -27,9 +27,15 @@ class Reception:
         self._window = window
         self._incoming: Incoming
 
-    async def open(self) -> None:
-        """Take the subscription over: the listener that had it before is gone, or is to go."""
+    async def open(self, finished: int) -> int:
+        """Take the subscription over: the listener that had it before is gone, or is to go. How many of the events that come
+        first are finished, if everything up to this place is."""
         self._incoming = await self._subscribed()
+        found = {each["name"]: each for each in await self._client.subscriptions(self._domain.requests)}
+        if HISTORY not in found:
+            return 0
+        newest, waiting = found[HISTORY]["accepted"], found[subscription_of(self._server)]["waiting"]
+        return max(0, waiting - (newest - finished))
 
     async def _subscribed(self) -> Incoming:
         name = subscription_of(self._server)

@@ -14,64 +14,33 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from holdfast.client.receiving.received_event import ReceivedEvent
-from holdfast.continuity import request
-from holdfast.continuity.answer import Answer, Head, Outcome
+from holdfast.continuity.answer import Answer, Outcome
 from holdfast.continuity.listener.answers import AnswerStream
 from holdfast.continuity.listener.durable.record import Record, RecordOutcome
 from holdfast.continuity.listener.durable.store import Store
+from holdfast.continuity.listener.entry import SKIPPED, Entry, Tell
 from holdfast.continuity.listener.lazy_confirm import LazyConfirm
-from holdfast.continuity.listener.server_call import ServerCall
-from holdfast.continuity.listener.server_connection import CallFailed
+from holdfast.continuity.listener.server.server_call import Called, ServerCall
+from holdfast.continuity.listener.server.server_connection import CallFailed
+from holdfast.continuity.listener.server.server_trust import ServerTrust
 from holdfast.continuity.machines.doubt import Decision, Doubt
-from holdfast.continuity.machines.known_keys import Clash, Judgement, Known, New
+from holdfast.continuity.machines.effects import trace_of
+from holdfast.continuity.machines.known_keys import Clash, Known, New
 from holdfast.continuity.machines.order import Order
 from holdfast.continuity.request import Request
 
 log = logging.getLogger("holdfast.continuity")
 
-# A request whose body is streamed is read into memory.
-REQUEST_BYTES_MAX = 64 << 20
 # Errors of the server for which it is not known yet which answer was given.
 ERRORS_MAX = 1_024
-_SKIPPED = b"This request ended every server that processed it, and is passed over.\n"
-SKIPPED = Answer(Head(500, [(b"content-type", b"text/plain")], len(_SKIPPED)), _SKIPPED)
-
-Tell = Callable[[Request, int, Outcome, Answer | None, str], None]
-
-
-class Entry:
-    """An event of the topic that is not finished."""
-
-    __slots__ = (
-        "apply", "decision", "event", "followers", "is_called", "is_given", "is_told", "judgement", "place", "request", "time_us",
-        "work",
-    )  # fmt: skip
-
-    def __init__(self, place: int, event: ReceivedEvent, time_us: int, request: Request | None = None) -> None:
-        self.place = place
-        self.event = event
-        self.time_us = time_us
-        self.request = request
-        self.judgement: Judgement = New()
-        self.decision: Decision | None = None  # it was in doubt when the listener started
-        self.apply: Callable[[], Record] | None = None  # what an event that is no request does, in its turn
-        self.work: Callable[[], Awaitable[None]] | None = None  # and what is done before, while nothing else is
-        self.followers: list[Entry] = []  # requests with the same key
-        self.is_called = False
-        self.is_given = False  # an engine has given another server's answer
-        self.is_told = False  # the engine knows that there is no answer yet
-
-    def record(self, outcome: RecordOutcome, answer: Answer | None = None, aliases: bytes | None = None) -> Record:
-        key, digest = (self.request.key, self.request.digest) if self.request is not None else ("", b"")
-        return Record(
-            self.place, self.event.position, self.event.id, key, digest, self.time_us, outcome, answer, None, None, aliases
-        )
 
 
 class RequestsInOrder:
@@ -90,7 +59,7 @@ class RequestsInOrder:
         compare: Callable[[Answer, AnswerStream], bytes],
         publish_skip: Callable[[str, str], None],
         changed: Callable[[], None],
-        forgets: bool = False,
+        trust: ServerTrust,
     ) -> None:
         self._store = store
         self.order = order
@@ -102,9 +71,9 @@ class RequestsInOrder:
         self._compare = compare
         self._publish_skip = publish_skip
         self._changed = changed  # the state of the server
-        self._forgets = forgets
+        self.trust = trust
+        trust.when_lost(self.want_rebuild)
         self._errors: dict[str, bytes] = {}  # own answers of 5xx, the newest: by key, what is compared
-        self._has_answered = False  # since it was reset, or the listener was started
         self._failing: set[int] = set()  # places whose calls fail for the moment
         self._behind_up_to = 0  # a server that failed is behind until it has caught up to here
         self._is_advancing = False
@@ -194,7 +163,7 @@ class RequestsInOrder:
         answer = self._store.find(known.place)
         if answer is None:
             self._end(entry, "gone", None, "the body of the stored answer is kept no more")
-        elif known.given is not None and known.given != answer.comparison:
+        elif not known.is_given(answer.comparison):
             self._end(entry, "differs", None, "another server's answer was given, and this one's differs")
         else:
             self._finish(entry, entry.record("replayed"))
@@ -204,8 +173,24 @@ class RequestsInOrder:
 
     def _start(self, entry: Entry) -> None:
         if self._is_stopping or self.needs_rebuild:
-            return
-        self._run(self._process(entry))
+            return None
+        is_at_once = entry.decision is None and entry.place <= self._store.reserved_up_to and self._server.is_at_hand
+        if not is_at_once or entry.request is None:
+            return self._run(self._process(entry))
+        stream = self._begin_call(entry, entry.request)
+        return self._server.begin(entry.request, stream, partial(self._told, entry, stream))
+
+    def _told(self, entry: Entry, stream: AnswerStream, result: Answer | CallFailed) -> None:
+        """A call that was begun without a task has ended."""
+        stream.leave()
+        try:
+            if isinstance(result, CallFailed):
+                self._run(self._process(entry, self._failed(entry, result)))
+            else:
+                self._answered(entry, Called(result), stream)
+        except Exception as problem:  # of the store, as a rule: `run` of the listener raises it
+            if not self.failure.done():
+                self.failure.set_exception(problem)
 
     def _run(self, what: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(what)
@@ -224,11 +209,11 @@ class RequestsInOrder:
         if not task.cancelled() and task.exception() is not None and not self.failure.done():
             self.failure.set_exception(task.exception() or RuntimeError())
 
-    async def _process(self, entry: Entry) -> None:
+    async def _process(self, entry: Entry, decision: Decision | None = None) -> None:
         await self._confirms.reserve(entry.place)
-        decision = entry.decision
+        decision = decision or entry.decision
         while decision is None or await self._is_to_be_called(entry, decision):
-            if self._is_stopping:
+            if self._is_stopping or entry.place not in self._entries:  # it was skipped meanwhile
                 return
             decision = await self._call(entry)
             if decision is None:
@@ -237,26 +222,40 @@ class RequestsInOrder:
     async def _call(self, entry: Entry) -> Decision | None:
         """Call the server. None when it has answered; what to do if it has not."""
         assert entry.request is not None
-        self._store.begin(entry.place)
-        self.doubt.began(entry.place, time.monotonic())
-        entry.is_called = True
-        stream = self._stream(entry.request, entry.place)
+        stream = self._begin_call(entry, entry.request)
         try:
             called = await self._server.call(entry.request, stream)
         except CallFailed as failure:
-            entry.is_called = False
-            log.warning("transaction %s: the call failed: %s", entry.request.transaction, failure)
-            self._say_failed(entry, str(failure))
-            decision = self.doubt.failed(entry.place, failure.kind, time.monotonic())
-            is_lost = self._forgets and self._has_answered and failure.kind != "timed out"
-            if is_lost and decision.action != "skip":  # it may have been started again (continuity rule 12)
-                decision = Decision(entry.place, "rebuild")
-            self._changed()
-            return decision
+            return self._failed(entry, failure)
         finally:
             stream.leave()
+        self._answered(entry, called, stream)
+        return None
+
+    def _begin_call(self, entry: Entry, asked: Request) -> AnswerStream:
+        """Note a call before it is made."""
+        self._store.begin(entry.place)
+        self.doubt.began(entry.place, time.monotonic(), self.trust.start)
+        entry.is_called = True
+        return self._stream(asked, entry.place)
+
+    def _failed(self, entry: Entry, failure: CallFailed) -> Decision:
+        """A call has no answer: what to do."""
+        assert entry.request is not None
         entry.is_called = False
-        self._has_answered = True
+        self._room.set()
+        log.warning("transaction %s: the call failed: %s", entry.request.transaction, failure)
+        self._say_failed(entry, str(failure))
+        decision = self.doubt.failed(entry.place, failure.kind, time.monotonic())
+        if self.trust.lost(failure.kind) and decision.action != "skip":  # it may have been started again (continuity rule 12)
+            decision = Decision(entry.place, "rebuild")
+        self._changed()
+        return decision
+
+    def _answered(self, entry: Entry, called: Called, stream: AnswerStream) -> None:
+        assert entry.request is not None
+        entry.is_called = False
+        self.trust.answered()
         answer = msgspec.structs.replace(called.answer, comparison=self._compare(called.answer, stream))
         if answer.head.status >= 500:
             self._errors[entry.request.key] = answer.comparison
@@ -266,7 +265,6 @@ class RequestsInOrder:
             self._end_stream(entry, answer, stream)
         else:
             self._end(entry, "answered", answer, aliases=called.aliases)
-        return None
 
     def _end_stream(self, entry: Entry, answer: Answer, stream: AnswerStream) -> None:
         """Store an answer, without its body if that is too large, and send what was not sent."""
@@ -290,9 +288,8 @@ class RequestsInOrder:
                 self.want_rebuild(f"it dies of transaction {entry.request.transaction}, which another has answered")
                 return False
             if decision.action == "skip":
-                self._publish_skip(
-                    entry.request.transaction, f"the server died of it {self.doubt.deaths.get(entry.place, 0)} times"
-                )
+                deaths = self.doubt.deaths.get(entry.place, 0)
+                self._publish_skip(entry.request.transaction, f"the server died of it {deaths} times")
                 return False
             if decision.action == "rebuild":
                 self.want_rebuild(f"transaction {entry.request.transaction} is in doubt")
@@ -318,6 +315,19 @@ class RequestsInOrder:
         """Call no more: the state of the server is not to be trusted."""
         self.needs_rebuild = self.needs_rebuild or reason
         self._changed()
+
+    def traced(self, trace: str) -> str:
+        """The transaction with this trace that is not finished here; "" for none."""
+        return next((each for each in self._transactions if trace_of(each) == trace), "")
+
+    def place_of(self, transaction: str) -> int:
+        """The place of a transaction that is under way; 0 if it is not."""
+        return self._transactions[transaction].place if transaction in self._transactions else 0
+
+    def has_come_to(self, transaction: str, other: str) -> bool:
+        """Whether a transaction is under way, or is another one that was finished, or came after it."""
+        place, at = self._store.place_of(transaction), self._store.place_of(other)
+        return transaction in self._transactions or (place is not None and at is not None and place >= at)
 
     def skip(self, transaction: str) -> None:
         """All servers have died of it: it is passed over (continuity rule 14)."""
@@ -379,21 +389,11 @@ class RequestsInOrder:
     async def stop(self) -> None:
         """Begin no more, and wait for the calls in hand. Those in doubt stay so."""
         self.begin_no_more()
-        called = {entry.place for entry in self._entries.values() if entry.is_called}
-        while any(place in self._entries and self._entries[place].is_called for place in called):
-            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED, timeout=1)
+        while any(entry.is_called for entry in self._entries.values()):
+            self._room.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    await self._room.wait()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-async def request_in(event: ReceivedEvent) -> Request:
-    """The request in an event, with its streamed body. ValueError for an event that is none."""
-    if not event.is_large:
-        return request.from_event(event.id, event.properties, bytes(event.body))
-    if event.size > REQUEST_BYTES_MAX:
-        raise ValueError(f"event {event.id} has {event.size:,} bytes, more than {REQUEST_BYTES_MAX:,}")
-    asked = request.from_event(event.id, event.properties, request.content_of_large(event.properties))
-    async with event.open_stream() as stream:
-        body = b"".join([bytes(chunk) async for chunk in stream])
-    return msgspec.structs.replace(asked, content=msgspec.structs.replace(asked.content, body=body))

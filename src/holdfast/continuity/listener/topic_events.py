@@ -11,7 +11,9 @@ records up to the place without a gap are judged again from the store. The rest 
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,9 +22,11 @@ from holdfast.client.receiving.received_event import ReceivedEvent
 from holdfast.continuity import request
 from holdfast.continuity.domain import Domain
 from holdfast.continuity.errors import StoreDamaged
-from holdfast.continuity.listener.durable.record import Record
+from holdfast.continuity.listener.durable.record import Record, in_order
 from holdfast.continuity.listener.durable.store import Store
-from holdfast.continuity.listener.requests_in_order import Entry, RequestsInOrder, request_in
+from holdfast.continuity.listener.durable.store_folder import mapped
+from holdfast.continuity.listener.entry import Entry, request_in
+from holdfast.continuity.listener.requests_in_order import RequestsInOrder
 from holdfast.continuity.machines import change as changes
 from holdfast.continuity.machines.change import Change, Effect, Refused
 from holdfast.continuity.machines.known_keys import KnownKeys
@@ -30,6 +34,9 @@ from holdfast.continuity.machines.membership import Membership
 from holdfast.continuity.machines.order_keys import keys_in_order
 
 log = logging.getLogger("holdfast.continuity")
+
+# More than can be unconfirmed: an event that is delivered again was among the newest.
+PASSED_MAX = 65_536
 
 
 class TopicEvents:
@@ -46,18 +53,18 @@ class TopicEvents:
         turned: Callable[[Change], None],
         seen: Callable[[Any], None],
         snapshot: Callable[[Any], Callable[[], Awaitable[None]] | None],
-        contained: set[int],
         start: str,
     ) -> None:
-        """`snapshot` is told of snapshots, and says what is to be done at the turn of one. `contained`: positions of events that
-        a snapshot contains. `start` tells this life of the listener from others."""
+        """`snapshot` is told of snapshots, and says what is to be done at the turn of one. `start` tells this life
+        of the listener from others."""
         self.place = store.finished  # of the newest event
         self.bytes = 0  # of the events that passed
         self._snapshot = snapshot
-        self._contained = contained
+        self.contained = 0  # so many of the next events are finished, here or in the snapshot that the store was made from
+        self._passed: OrderedDict[int, None] = OrderedDict()  # positions of the newest of them
         self._start = start
         self.has_joined = False  # its own joining was received: what comes now is of this life
-        self.keys = KnownKeys(round(domain.keys_kept * 1e6))
+        self.keys = KnownKeys(round(domain.keys_kept * 1e6), partial(mapped, store.folder))
         self.membership = membership
         self._domain = domain
         self._store = store
@@ -68,8 +75,9 @@ class TopicEvents:
         self._restore_keys()
 
     def _restore_keys(self) -> None:
-        kept = (each for each in self._store.history() if each.place <= self._store.finished)
-        for each in sorted(kept, key=lambda each: each.place):
+        for each in in_order(self._store.history()):
+            if each.place > self._store.finished:
+                continue
             if each.key and each.outcome != "clash":
                 self.keys.judge(each.key, each.digest, each.time_us, each.place)
             self.keys.advance(each.time_us)
@@ -78,8 +86,13 @@ class TopicEvents:
 
     async def admit(self, event: ReceivedEvent) -> None:
         """Take the next event. StoreDamaged if the store has it at another place."""
-        if event.position in self._contained:
-            self._contained.discard(event.position)
+        if event.position in self._passed:  # it was delivered again
+            return self._requests.confirm_again(0, event)
+        if self.contained:
+            self.contained -= 1
+            self._passed[event.position] = None
+            if len(self._passed) > PASSED_MAX:
+                self._passed.popitem(last=False)
             return self._requests.confirm_again(0, event)
         self.bytes += event.size
         recorded = self._store.place_at(event.position)
@@ -130,9 +143,7 @@ class TopicEvents:
     def _admit_barrier(self, entry: Entry) -> None:
         """A change of the membership, or a snapshot: it is recorded when everything before it is finished."""
         if entry.event.type == request.SNAPSHOT:
-            entry.work = self._snapshot(entry.event.data)
-            entry.apply = lambda: entry.record("passed")
-            return self._requests.admit(entry, None)
+            return self._admit_snapshot(entry, entry.event.data)
         change = changes.decode(bytes(entry.event.body))
         record = self._changed(entry, change)
         self.has_joined = self.has_joined or (change.kind, change.reason) == ("join", self._start)
@@ -143,6 +154,16 @@ class TopicEvents:
 
         entry.apply = apply
         return self._requests.admit(entry, None)
+
+    def _admit_snapshot(self, entry: Entry, told: Any) -> None:
+        """A snapshot that is wanted is taken in its turn; of one that was taken, the membership knows how old it is."""
+        record = entry.record("passed")
+        if "place" in told:
+            record = self._changed(entry, Change("snapshot", str(told["server"]), oldest=int(told["oldest"])))
+        else:
+            entry.work = self._snapshot(told)
+        entry.apply = lambda: record
+        self._requests.admit(entry, None)
 
     def _heed(self, entry: Entry) -> Record:
         """An event that waits for nobody: act by it, and record it."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from base64 import b32encode
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -69,7 +70,7 @@ class Aliases:
     def __init__(self, rules: Iterable[AliasRule], tokens_max: int = TOKENS_MAX) -> None:
         self._rules = [(rule, _expression(rule), json_path.parse(rule.json, "aliases") if rule.json else ()) for rule in rules]
         self._tokens_max = tokens_max
-        self._by_value: dict[tuple[str, str], Alias] = {}  # in the order in which they were learnt
+        self._by_value: OrderedDict[tuple[str, str], Alias] = OrderedDict()  # in the order in which they were learnt
         self._by_token: dict[str, Alias] = {}
 
     def __len__(self) -> int:

@@ -5,12 +5,13 @@ join            a listener            itself         it is there; a site, a role
 current         a listener            itself         it has caught up
 behind          a listener            itself         it has not, or has lost its store
 leave           a listener            itself         it goes for good
-remove          an engine, a person   a server       it lags too far, or is not wanted
+remove          an engine, a listener a server       it lags too far, or is not wanted
 drain           a person              a server       it is to end: it answers no more
 rebuild         a person, a listener  a server       it goes back to a snapshot
 disagreement    an engine             a transaction  the servers' answers, which differ
 engine          an engine             itself         start id and addresses; without a start id it goes
 skip            a listener            a transaction  its server died of it twice (continuity rule 14)
+snapshot        a listener            itself         the place of the oldest snapshot that it keeps
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-Kind = Literal["join", "current", "behind", "leave", "remove", "drain", "rebuild", "disagreement", "engine", "skip"]
+Kind = Literal["join", "current", "behind", "leave", "remove", "drain", "rebuild", "disagreement", "engine", "skip", "snapshot"]
 Role = Literal["server", "shadow"]
 State = Literal["joining", "current", "behind", "rebuilding", "drained", "removed"]
 
@@ -42,6 +43,7 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     address: str = ""
     reply_to: str = ""
     tls: bool = False  # with `engine`: its answer link is TLS
+    oldest: int = 0  # with `snapshot` and `join`: the place of the oldest snapshot; 0 for none
 
 
 class Moved(NamedTuple):

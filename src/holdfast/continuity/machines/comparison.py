@@ -79,20 +79,18 @@ class _Compiled:
         if not (rules.tolerance >= 0 and isfinite(rules.tolerance)):
             raise BadSetting(f"a tolerance of {rules.tolerance} cannot be used; write 0 or more", setting="tolerance")
         self._ignored = NEVER_COMPARED | {name.lower().encode("latin-1", "replace") for name in rules.headers}
+        self._ignored_of_form = self._ignored | {b"content-length"}
         self._paths = [json_path.parse(path, "compare") for path in rules.json]
         self._texts = [_expression(text) for text in rules.text]
         self._tolerance = rules.tolerance
 
     def digest(self, head: Head, body: bytes, is_raw: bool) -> bytes:
-        digest = blake2b(digest_size=DIGEST_BYTES)
-        ignored = self._ignored | _named_by_connection(head)
-        if not is_raw:
-            ignored |= {b"content-length"}
-        digest.update(b"%d\n" % head.status)
-        for name, value in sorted((each for each in head.headers if each[0] not in ignored), key=lambda header: header[0]):
-            digest.update(b"%d %d %s%s" % (len(name), len(value), name, value))
-        digest.update(body)
-        return digest.digest()
+        ignored = self._ignored if is_raw else self._ignored_of_form
+        named = _named_by_connection(head)
+        compared = [each for each in head.headers if each[0] not in ignored and each[0] not in named]
+        compared.sort(key=_name)
+        parts = [b"%d %d %s%s" % (len(name), len(value), name, value) for name, value in compared]
+        return blake2b(b"%d\n%s%s" % (head.status, b"".join(parts), body), digest_size=DIGEST_BYTES).digest()
 
     def form(self, body: bytes, kind: bytes) -> bytes | None:
         """The body in its form; None if it is compared as it is."""
@@ -147,6 +145,10 @@ def _expression(text: str) -> Any:
         return re2.compile(text.encode(), options)
     except (re2.error, UnicodeEncodeError) as problem:
         raise BadSetting(f"{text!r:.80} is no expression of RE2: {problem}", setting="text") from problem
+
+
+def _name(header: tuple[bytes, bytes]) -> bytes:
+    return header[0]
 
 
 def _content_type(head: Head) -> bytes:

@@ -13,6 +13,9 @@ An effect is known by its transaction, the digest of the ask, and which of that 
     a shadow, a server that is not current  never; it gets the result, if there is one in time
     a server in a rebuild                   never; without a result the far side is asked, or else the rebuild stops
 
+Results live as long as history (`forget_up_to`): up to a place that every server has finished, and that no rebuild replays,
+nobody asks again. An ask from before it is refused, never carried out.
+
 An ask that was under way when its recipient was killed is looked up at the far side before it is carried out again (32).
 """
 
@@ -28,7 +31,7 @@ import msgspec
 from holdfast.continuity.answer import Head
 from holdfast.continuity.domain import EffectRule
 from holdfast.continuity.machines.routes import fitting
-from holdfast.continuity.request import DIGEST_BYTES
+from holdfast.continuity.request import DIGEST_BYTES, Headers
 
 How = Literal["trace", "answer", "turn"]
 _TRACEPARENT = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?\Z")
@@ -74,6 +77,12 @@ class Unattributed(NamedTuple):
 def trace_of(transaction: str) -> str:
     """The trace id with which a server is called, and which its own calls carry on."""
     return blake2b(transaction.encode(), digest_size=16, person=b"holdfast trace").hexdigest()
+
+
+def trace_in(headers: Headers) -> str:
+    """The trace id in the headers of a request; "" if they have none."""
+    found = next((_TRACEPARENT.match(value) for name, value in headers if name == b"traceparent"), None)
+    return found[1].decode() if found is not None else ""
 
 
 def attribute(traceparent: bytes, running: Collection[str], is_domain_order: bool) -> Attributed | Unattributed:
@@ -185,12 +194,19 @@ class Effects:
         self._ask_wait = ask_wait
         self._open: dict[Identity, _Effect] = {}
         self._results: dict[str, dict[Identity, Result]] = {}  # by transaction
+        self._places: dict[str, int] = {}  # of transactions with a result or an ask, as far as they are known
+        self.forgotten_up_to = 0  # a place
 
-    def ask(self, server: str, identity: Identity, how: How, now: float, is_replay: bool = False) -> list[Out]:
-        """A server asks. The same ask may come again: from a listener that was restarted, or from the queue."""
+    def ask(self, server: str, identity: Identity, how: How, now: float, is_replay: bool = False, place: int = 0) -> list[Out]:
+        """A server asks, in the request at this place. The same ask may come again: from a listener that was restarted, or from
+        the queue."""
         result = self.result_of(identity)
         if result is not None:
             return [Give(server, identity, result)]
+        if 0 < place <= self.forgotten_up_to:
+            reason = f"the history has forgotten its request, at place {place}"
+            return [StopRebuild(server, identity, reason) if is_replay else Refuse(server, identity, reason)]
+        self._note(identity, place)
         effect = self._open.setdefault(identity, _Effect(now + self._ask_wait))
         if is_replay:
             effect.rebuilding[server] = None
@@ -204,8 +220,9 @@ class Effects:
         self._current = dict.fromkeys(current)
         return [out for identity, effect in list(self._open.items()) for out in self._go_on(identity, effect)]
 
-    def result(self, identity: Identity, result: Result) -> list[Out]:
+    def result(self, identity: Identity, result: Result, place: int = 0) -> list[Out]:
         """A result was read, or is durable. The first one counts."""
+        self._note(identity, place)
         kept = self._results.setdefault(identity.transaction, {}).setdefault(identity, result)
         effect = self._open.pop(identity, None)
         return [Give(server, identity, kept) for server in (*effect.asked, *effect.rebuilding)] if effect is not None else []
@@ -263,9 +280,32 @@ class Effects:
         """It has no result, and somebody waits for one."""
         return identity in self._open
 
-    def forget(self, transaction: str) -> None:
-        """History has forgotten the transaction: nobody asks for its effects again."""
-        self._results.pop(transaction, None)
+    def forget_up_to(self, place: int) -> None:
+        """History has forgotten everything up to a place: nobody asks for its effects again."""
+        self.forgotten_up_to = max(self.forgotten_up_to, place)
+        open_ones = {identity.transaction for identity in self._open}
+        for transaction, at in list(self._places.items()):
+            if at <= self.forgotten_up_to and transaction not in open_ones:
+                del self._places[transaction]
+                self._results.pop(transaction, None)
+
+    def place_of(self, identity: Identity) -> int:
+        """The place of its request; 0 if it is not known."""
+        return self._places.get(identity.transaction, 0)
+
+    def _note(self, identity: Identity, place: int) -> None:
+        if place:
+            self._places.setdefault(identity.transaction, place)
+
+    @property
+    def open(self) -> int:
+        """Effects that somebody waits for."""
+        return len(self._open)
+
+    @property
+    def results(self) -> int:
+        """Results that are kept."""
+        return sum(map(len, self._results.values()))
 
     def _go_on(self, identity: Identity, effect: _Effect) -> list[Out]:
         if effect.state != "waiting":

@@ -20,7 +20,7 @@ Missing parts are asked for again (`Resume`), when a gap is seen and every `part
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -152,6 +152,10 @@ class Gathering:
         ):
             return self._give_whole(source, part, part.head, now)
         out: list[Out] = []
+        if self._phase == "over" and part.is_last and not part.offset and part.head is not None and source.state == "open":
+            source.note(part, now, is_kept=False)  # the usual case again: the answer of another, to be compared
+            self._decide(now, out)
+            return out
         is_kept = self._phase == "waiting" or (self._phase == "streaming" and self._winner in (None, source))
         source.note(part, now, is_kept and not source.is_shadow)
         self._go_on(now, out)
@@ -197,7 +201,14 @@ class Gathering:
         """When `tick` is due; None when everything is decided."""
         if self._phase == "decided":
             return None
-        return min(self._times())
+        earliest = self._over_at + self._compare_wait if self._phase == "over" else self._give_up_at
+        for source in self._servers.values():
+            if source.state == "lost":
+                earliest = min(earliest, source.since + self._error_wait)
+            if self._phase != "over" and (source is self._winner or source.is_without_head):
+                earliest = min(earliest, self._ask_at)
+        is_error_held = self._error_at is not None and self._phase == "waiting" and self._is_first
+        return min(earliest, self._error_at or 0.0) if is_error_held else earliest
 
     @property
     def is_told(self) -> bool:
@@ -207,19 +218,6 @@ class Gathering:
     @property
     def is_decided(self) -> bool:
         return self._phase == "decided"
-
-    def _times(self) -> Iterator[float]:
-        if self._phase == "over":
-            yield self._over_at + self._compare_wait
-        else:
-            yield self._give_up_at
-            if self._winner is not None or any(source.is_without_head for source in self._servers.values()):
-                yield self._ask_at
-            if self._phase == "waiting" and self._error_at is not None and self._is_first:
-                yield self._error_at
-        for source in self._servers.values():
-            if source.state == "lost":
-                yield source.since + self._error_wait
 
     # --- choosing ------------------------------------------------------------------------------------------------------
 
@@ -377,6 +375,8 @@ class Gathering:
 
 
 def _decision(present: list[GatheredServer], winner: GatheredServer | None, late_after: float) -> Decided:
+    if winner is not None and winner.comparison and not winner.is_error and _are_alike(present, winner.comparison, late_after):
+        return Decided({source.server: winner.comparison for source in present}, winner.server, {})
     digests = {source.server: source.comparison for source in present if source.state == "whole" and source.comparison}
     failed: tuple[str, ...] = ()
     if winner is not None and not winner.is_error:
@@ -393,3 +393,8 @@ def _decision(present: list[GatheredServer], winner: GatheredServer | None, late
             kinds[source.server] = kind
     named = tuple(server for server in verdict.wrong if server not in kinds) if verdict.kind == "undecided" else ()
     return Decided(digests, winner.server if winner is not None else "", kinds, named, failed)
+
+
+def _are_alike(present: list[GatheredServer], comparison: bytes, late_after: float) -> bool:
+    """The usual case: all have answered, in time, and alike."""
+    return all(each.state == "whole" and each.comparison == comparison and each.since <= late_after for each in present)

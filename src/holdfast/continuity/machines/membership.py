@@ -54,6 +54,7 @@ class Member(msgspec.Struct, array_like=True, frozen=True):
     since_place: int  # of the change that gave it this state
     disagreements: int = 0  # since it became a member, or was rebuilt
     wrong_in: str = ""  # the transaction of the last of them: told twice, it counts once
+    snapshot: int = 0  # the place of the oldest snapshot that it keeps; 0 for none
 
 
 class Engine(msgspec.Struct, array_like=True, frozen=True):
@@ -120,7 +121,7 @@ class Membership:
                 return _refused(change, str(problem))
             if len(self.members) >= MEMBERS_MAX:
                 return _refused(change, f"a domain has at most {MEMBERS_MAX} servers; let one leave")
-            return self._put(change.server, Member(change.site, change.role, "joining", place))
+            return self._put(change.server, Member(change.site, change.role, "joining", place, snapshot=change.oldest))
         if (
             (member.role, change.role) == ("server", "shadow")
             and member.state == "current"
@@ -128,8 +129,8 @@ class Membership:
         ):
             return self._refused_as_last(change)
         if member.state in ("drained", "removed"):
-            return self._put(change.server, Member(change.site, change.role, "joining", place))
-        moved = msgspec.structs.replace(member, site=change.site, role=change.role)
+            return self._put(change.server, Member(change.site, change.role, "joining", place, snapshot=change.oldest))
+        moved = msgspec.structs.replace(member, site=change.site, role=change.role, snapshot=change.oldest)
         return self._put(change.server, moved) if moved != member else []
 
     def _become_current(self, place: int, change: Change) -> list[Effect]:
@@ -140,7 +141,11 @@ class Membership:
             return _refused(change, f"out of date: it is {member.state} since place {member.since_place}")
         if member.state == "current":
             return []
-        new = member if member.state == "behind" else Member(member.site, member.role, member.state, place)
+        new = (
+            member
+            if member.state == "behind"
+            else Member(member.site, member.role, member.state, place, snapshot=member.snapshot)
+        )
         return self._put(change.server, msgspec.structs.replace(new, state="current", since_place=place))
 
     def _fall_behind(self, place: int, change: Change) -> list[Effect]:
@@ -197,6 +202,15 @@ class Membership:
         self.members[server] = member
         self.number += 1
         return [Moved(server, member.state, reason)]
+
+    def _keep_snapshot(self, place: int, change: Change) -> list[Effect]:
+        member = self.members.get(change.server)
+        if member is None:
+            return _refused(change, "no member")
+        kept = msgspec.structs.replace(member, snapshot=change.oldest)
+        self.number += kept != member
+        self.members[change.server] = kept
+        return []
 
     # --- answers that differ -----------------------------------------------------------------------------------------
 
@@ -277,7 +291,7 @@ class Membership:
 
     _changes: ClassVar[dict[str, Callable[[Membership, int, Change], list[Effect]]]] = {
         "join": _join, "current": _become_current, "behind": _fall_behind, "leave": _leave, "remove": _remove, "drain": _drain,
-        "rebuild": _rebuild, "disagreement": _disagree, "engine": _register, "skip": _vote,
+        "rebuild": _rebuild, "disagreement": _disagree, "engine": _register, "skip": _vote, "snapshot": _keep_snapshot,
     }  # fmt: skip
 
     # --- the whole, as bytes -----------------------------------------------------------------------------------------

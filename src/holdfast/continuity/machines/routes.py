@@ -24,6 +24,8 @@ from holdfast.errors import BadSetting
 
 _DOUBTFUL = re.compile(r"//|/(?:\.|%2e){1,2}(?:/|\Z)|[;\\]|%(?:2f|5c|00)", re.IGNORECASE)
 _METHOD = re.compile(r"[A-Z]+\Z")
+# Paths whose routes are remembered: looking one up is most of what an engine does to tell a read from a write.
+REMEMBERED_MAX = 4_096
 
 
 class Routes:
@@ -31,11 +33,23 @@ class Routes:
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self._routes = [(frozenset(route.methods), _fitting(route), route) for route in routes]
+        self._remembered: dict[tuple[str, str], Route | None] = {}
 
     def find(self, method: str, target: str) -> Route | None:
         """The first route that fits; None for a write."""
-        path = target.partition("?")[0]
-        if not self._routes or not path.startswith("/") or _DOUBTFUL.search(path):
+        if not self._routes:
+            return None
+        asked = (method, target.partition("?")[0])
+        try:
+            return self._remembered[asked]
+        except KeyError:
+            if len(self._remembered) >= REMEMBERED_MAX:
+                self._remembered.clear()
+            found = self._remembered[asked] = self._look_up(*asked)
+            return found
+
+    def _look_up(self, method: str, path: str) -> Route | None:
+        if not path.startswith("/") or _DOUBTFUL.search(path):
             return None
         text = path.encode("utf-8", "surrogatepass")
         return next((route for methods, fits, route in self._routes if method in methods and fits(text) is not None), None)

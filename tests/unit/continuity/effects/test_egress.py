@@ -35,6 +35,9 @@ class Calls:
         self.running = {"t": times}
         self.is_replaying = is_replaying
 
+    def place_of(self, transaction: str) -> int:
+        return 7
+
 
 @asynccontextmanager
 async def open_egress(url: str, times: int = 1, is_replaying: bool = False) -> AsyncIterator[tuple[Client, Egress, list[str]]]:

@@ -90,6 +90,9 @@ class ListenerEars:
         self.asked.append(asked)
         link.send(Answered(Part(asked.number, 0, 0, b"read")))
 
+    def traced(self, trace: str) -> str:
+        return f"of {trace}"
+
     def resume(self, link: AnswerLink, asked: Resume) -> None:
         self.asked.append(asked)
 

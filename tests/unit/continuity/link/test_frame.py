@@ -10,7 +10,20 @@ from hypothesis import strategies as st
 
 from holdfast.continuity.answer import Answer, Head, of_answer
 from holdfast.continuity.link import frame
-from holdfast.continuity.link.frame import Answered, Frames, Goodbye, Hello, Read, Resume, Roll, Seen, State, Welcome
+from holdfast.continuity.link.frame import (
+    Answered,
+    Frames,
+    Goodbye,
+    Hello,
+    Read,
+    Resume,
+    Roll,
+    Running,
+    Seen,
+    State,
+    Traced,
+    Welcome,
+)
 from holdfast.continuity.request import Content
 from holdfast.errors import ProtocolError
 
@@ -24,6 +37,8 @@ MESSAGES: list[frame.Message] = [
     Read("r1", Content("GET", "/", []), 5, 6),
     Resume("t", 100),
     Roll(),
+    Traced("1", "00ff"),
+    Running("1", "t"),
 ]
 STREAM = b"".join(map(frame.encode, MESSAGES))
 

@@ -124,57 +124,6 @@ def test_the_newest_membership_is_told_on_opening(tmp_path: Path) -> None:
     assert opened(tmp_path / "s").opened.members == b"two"
 
 
-# --- bodies and keys ---------------------------------------------------------------------------------------------------
-
-
-def evict(store: Store) -> None:
-    while (number := store.surplus()) is not None:
-        store.write_keys(number)
-        store.drop(number)
-
-
-def test_bodies_are_given_up_by_bytes_and_their_keys_are_kept(tmp_path: Path) -> None:
-    store = opened(tmp_path / "s", kept_bytes=40_000)
-    for place in range(1, 101):
-        store.append(record(place, b"x" * 1000))
-        evict(store)
-    store.close()
-
-    again = opened(tmp_path / "s", kept_bytes=40_000)
-
-    assert 20_000 < again.bytes <= 40_000
-    assert again.find(1) is None
-    assert again.find(100) == record(100, b"x" * 1000).answer
-    assert [each.key for each in again.history()] == [f"k{place}" for place in range(1, 101)]
-    assert again.finished == 100
-
-
-def test_an_end_between_writing_the_keys_and_giving_up_the_bodies_loses_neither(tmp_path: Path) -> None:
-    store = opened(tmp_path / "s", kept_bytes=40_000)
-    for place in range(1, 60):
-        store.append(record(place, b"x" * 1000))
-    store.sync()
-    number = store.surplus()
-    assert number is not None
-    store.write_keys(number)
-    store.close()
-
-    again = opened(tmp_path / "s", kept_bytes=40_000)
-
-    assert sorted(each.place for each in again.history()) == list(range(1, 60))
-
-
-def test_files_of_keys_are_forgotten_when_all_their_events_are_older(tmp_path: Path) -> None:
-    store = opened(tmp_path / "s", kept_bytes=40_000)
-    for place in range(1, 101):
-        store.append(record(place, b"x" * 1000))
-        evict(store)
-
-    assert store.forget(before_us=1) == 0
-    assert store.forget(before_us=30_000) > 0
-    assert {each.place for each in store.history()} >= set(range(30, 101))
-
-
 # --- a folder ----------------------------------------------------------------------------------------------------------
 
 

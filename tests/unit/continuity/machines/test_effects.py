@@ -143,12 +143,42 @@ def test_who_asks_later_gets_the_stored_result_and_the_first_result_counts() -> 
     assert effects.ask("c", ORDER, "turn", 0.0, is_replay=True) == [Give("c", ORDER, DONE)]
 
 
-def test_a_result_lives_until_history_forgets_its_transaction() -> None:
+def test_a_result_lives_as_long_as_history_and_an_ask_from_before_is_refused_and_never_carried_out() -> None:
     effects = Effects(["a", "b"])
-    effects.result(ORDER, DONE)
-    effects.forget("t1")
+    effects.result(ORDER, DONE, place=7)
+    effects.forget_up_to(6)
+    assert (effects.result_of(ORDER), effects.place_of(ORDER)) == (DONE, 7)
 
-    assert effects.result_of(ORDER) is None
+    effects.forget_up_to(7)
+
+    assert (effects.result_of(ORDER), effects.results) == (None, 0)
+    (refused,) = effects.ask("a", ORDER, "trace", 0.0, place=7)
+    assert isinstance(refused, Refuse)
+    (stopped,) = effects.ask("a", ORDER, "trace", 0.0, is_replay=True, place=7)
+    assert isinstance(stopped, StopRebuild)
+    assert effects.ask("a", ORDER, "trace", 0.0, place=8) == [CarryOut(ORDER)]
+
+
+def test_an_effect_that_somebody_waits_for_is_not_forgotten() -> None:
+    effects = Effects(["a", "b"])
+    effects.ask("a", ORDER, "turn", 0.0, place=7)
+
+    effects.forget_up_to(9)
+
+    assert (effects.open, effects.place_of(ORDER)) == (1, 7)
+    assert effects.ask("b", ORDER, "turn", 0.0) == [CarryOut(ORDER)]
+
+
+def test_memory_is_bounded_by_what_history_keeps() -> None:
+    effects = Effects(["a"])
+    for place in range(1, 1_001):
+        each = Identity(f"t{place}", b"d" * 16, 1)
+        effects.ask("a", each, "trace", 0.0, place=place)
+        effects.result(each, DONE, place)
+        effects.forget_up_to(place - 50)
+
+        assert effects.results <= 50
+        assert len(effects._places) <= 50
 
 
 # --- rebuilds and kills --------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from holdfast.continuity.machines.known_keys import BUCKETS, Clash, Known, KnownKeys, New
@@ -35,7 +37,7 @@ def test_the_first_answer_that_was_given_is_kept_with_the_key() -> None:
     keys.given("a", b"B" * 16)
     keys.given("unknown", b"C" * 16)
 
-    assert keys.judge("a", ONE, 10, 8) == Known(7, b"A" * 16)
+    assert keys.judge("a", ONE, 10, 8) == Known(7, b"A" * 8)
     assert isinstance(keys.judge("unknown", ONE, 10, 9), New)
 
 
@@ -79,30 +81,6 @@ def test_a_time_far_ahead_is_one_step() -> None:
     assert len(keys._buckets) == 1
 
 
-def test_a_snapshot_knows_what_was_known() -> None:
-    keys = KnownKeys(KEPT)
-    for number in range(200):
-        keys.judge(f"key {number}", ONE, number * 10, number)
-        keys.given(f"key {number // 2}", OTHER)
-
-    again = KnownKeys.from_image(keys.image())
-
-    assert again.image() == keys.image()
-    assert (len(again), again.clock_us, again.kept_us) == (len(keys), keys.clock_us, KEPT)
-    assert again.judge("key 190", ONE, 0, 999) == Known(190, None)
-    assert again.judge("key 90", ONE, 0, 999) == Known(90, OTHER)
-
-
-OF_VERSION_2 = b"\x94\x02\x01\x00\x90"
-WITHOUT_A_NAME = b"\x94\x01\x01\x00\x91\x93\x00\xc4\x02ab\x91\xc4\x00"
-
-
-@pytest.mark.parametrize("data", [b"", b"\xc0", b"no image", KnownKeys(1).image()[:-1], OF_VERSION_2, WITHOUT_A_NAME])
-def test_bytes_that_are_no_image_are_refused(data: bytes) -> None:
-    with pytest.raises(ValueError, match="known keys"):
-        KnownKeys.from_image(data)
-
-
 def test_a_digest_of_another_length_or_no_time_to_keep_is_refused() -> None:
     keys = KnownKeys(KEPT)
     with pytest.raises(ValueError, match="16 bytes, not 5"):
@@ -112,3 +90,41 @@ def test_a_digest_of_another_length_or_no_time_to_keep_is_refused() -> None:
     with pytest.raises(ValueError, match="above 0"):
         KnownKeys(0)
     assert len(keys) == 0
+
+
+def test_a_given_answer_is_known_by_its_digest_and_any_may_be_given_before() -> None:
+    keys = KnownKeys(KEPT)
+    keys.judge("a", ONE, 10, 7)
+    before = keys.judge("a", ONE, 10, 8)
+    keys.given("a", bytes(16))
+    after = keys.judge("a", ONE, 10, 9)
+
+    assert isinstance(before, Known)
+    assert isinstance(after, Known)
+    assert (before.is_given(OTHER), after.is_given(OTHER), after.is_given(bytes(16))) == (True, False, True)
+
+
+def test_many_keys_fill_several_tables_and_all_stay_known() -> None:
+    keys, count = KnownKeys(KEPT), 20_000
+
+    assert all(keys.judge(f"key {number}", ONE, number // 20, number) == New() for number in range(count))
+
+    assert [keys.judge(f"key {number}", ONE, 0, 0) for number in range(count)] == [Known(number, None) for number in range(count)]
+    assert sum(isinstance(keys.judge(f"other {number}", ONE, 0, 0), New) for number in range(count)) == count
+
+
+def test_a_key_costs_at_most_60_bytes_and_less_than_3_of_them_are_always_in_memory() -> None:
+    files: list[bytearray] = []
+
+    def allocate(size: int) -> bytearray:
+        files.append(bytearray(size))
+        return files[-1]
+
+    keys, count = KnownKeys(16_000_000, allocate), 100_000
+    for number in range(count):
+        keys.judge(f"key {number}", ONE, number * 160, number)
+
+    in_memory = keys.size - sum(map(len, files))
+    assert len(keys) == count
+    assert keys.size + sys.getsizeof(keys._buckets) < 60 * count
+    assert in_memory < 3 * count

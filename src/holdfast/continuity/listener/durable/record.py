@@ -11,17 +11,21 @@ record. `whole_after` tells a torn tail from damage: behind a torn tail there is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
 from typing import Literal, NamedTuple
 
 import crc32c
 import msgspec
 
 from holdfast.continuity.answer import Answer, Outcome
+from holdfast.continuity.listener.durable.mark_file import CALLS
 
 HEAD_BYTES = 8
 # The smallest record has eleven fields of at least a byte each. Zeros, which a cut of power leaves, are no record.
 BODY_BYTES_MIN = 12
+# A place is called, and recorded, at most so many after the first that is not finished: the mark has room for so many.
+DISORDER_MAX = CALLS
 # msgpack's mark of an array of eleven.
 _ELEVEN = b"\x9b"
 
@@ -109,6 +113,16 @@ def scan(data: bytes) -> Iterator[Found]:
         fields = (each.place, each.position, each.transaction, each.key, each.digest, each.time_us, each.outcome)
         yield Found(offset, Record(*fields, None, each.members, each.given, each.aliases), bytes(each.answer) != _NIL)
         offset += HEAD_BYTES + len(body)
+
+
+def in_order(found: Iterable[Record]) -> Iterator[Record]:
+    """Records in the order of their places. They are written out of it by at most DISORDER_MAX, so few are held at a time."""
+    held: list[tuple[int, int, Record]] = []
+    for number, each in enumerate(found):
+        heappush(held, (each.place, number, each))
+        if len(held) > DISORDER_MAX:
+            yield heappop(held)[2]
+    yield from (heappop(held)[2] for _ in range(len(held)))
 
 
 def end_of(data: bytes, found: Found) -> int:

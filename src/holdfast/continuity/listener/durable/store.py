@@ -5,12 +5,15 @@
       identity          id of the store, domain, server, version of the format
       mark              `mark_file`
       answers-00000001  records with answers, in the order in which they were finished; `record`
-      keys-00000001     records of an answer file whose bodies were given up, without them
+      keys-00000001     records of an answer file whose bodies were given up, without them; `key_files`
+      lasting           what stays of files of keys that were forgotten
 
     reserve ─▶ (durable) ─▶ begin ─▶ call ─▶ append ─▶ sync ─▶ (durable) ─▶ confirm
 
 Opening judges what is there. A torn tail, which no mark calls durable, is cut off. Anything else that is not as it was written is
 StoreDamaged, with file and byte: nothing is guessed, the server is rebuilt.
+
+Disk: answer files up to `kept_bytes`; files of keys for as long as their keys are known, which times of events say (`forget`).
 
 `append`, `begin` and `find` belong to one thread; `sync` and `write_keys` may run in another meanwhile. A failed sync ends the
 store: nobody knows what is durable after it. Memory: about 100 bytes for each answer that is kept, and the ids and positions of
@@ -21,6 +24,8 @@ from __future__ import annotations
 
 import errno
 import os
+from array import array
+from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -29,6 +34,7 @@ from holdfast.continuity.answer import Answer
 from holdfast.continuity.errors import StoreDamaged
 from holdfast.continuity.listener.durable import record as records
 from holdfast.continuity.listener.durable import store_folder
+from holdfast.continuity.listener.durable.key_files import LASTING, KeyFiles
 from holdfast.continuity.listener.durable.mark_file import Mark, MarkFile
 from holdfast.continuity.listener.durable.record import Record
 from holdfast.continuity.listener.durable.store_folder import Identity
@@ -70,16 +76,19 @@ class Store:
         self._kept_bytes = kept_bytes
         self._file_max = max(4096, min(FILE_BYTES_MAX, kept_bytes // 16))
         self._at: dict[int, int] = {}  # where the answer of a place is: number of the file, and offset
-        self._transactions: dict[str, int] = {}
-        self._positions: dict[int, int] = {}
+        self._places: dict[int, array[int]] = {}  # of the answers in each file
+        self._transactions: OrderedDict[str, int] = OrderedDict()
+        self._positions: OrderedDict[int, int] = OrderedDict()
         self._sizes: dict[int, int] = {}  # answer files, and their bytes
         self._readers: dict[int, int] = {}
+        self._keys = KeyFiles(folder)
         self._beyond: set[int] = set()  # places past `finished` that have a record
         self.finished = 0
         self.reserved_up_to = mark.mark.reserved_up_to
         self.opened = Opened({}, 0, None, True)
         self._number, self._file = 0, -1
         self._is_dirty, self._is_syncing, self._failed = False, False, ""
+        self._done = ""  # the newest transaction that was done
 
     # --- opening and closing -------------------------------------------------------------------------------------------
 
@@ -117,15 +126,16 @@ class Store:
         mark = self._mark.mark
         self.finished = mark.finished
         members: dict[int, bytes | None] = {0: None}  # by place
+        members |= {each.place: each.members for each in self._keys.lasting() if each.members}
         numbers = store_folder.numbers(self.folder, "answers")
         for number in store_folder.numbers(self.folder, "keys"):
             if number in numbers:  # its bodies were about to go
                 self._path("answers", number).unlink()
                 numbers.remove(number)
-            for found in records.scan(self._path("keys", number).read_bytes()):
-                self._enter(found.record, number, found.offset, has_answer=False)
-                if found.record.members:
-                    members[found.record.place] = found.record.members
+            for each in self._keys.read(number):
+                self._enter(each, number, 0, has_answer=False)
+                if each.members:
+                    members[each.place] = each.members
         last = 0
         for number in numbers:
             for found in self._judged(number, is_last=number == numbers[-1]):
@@ -180,17 +190,19 @@ class Store:
         except OSError as problem:
             raise self._broken(problem) from problem
         self._is_dirty = True
+        if record.outcome == "answered" and record.answer is not None and record.answer.head.status < 400:
+            self._done = record.transaction
         self._sizes[self._number] = offset + len(data)
         self._enter(record, self._number, offset, record.answer is not None)
 
     def _enter(self, record: Record, number: int, offset: int, has_answer: bool) -> None:
         if has_answer:
             self._at[record.place] = number << _OFFSET_BITS | offset
+            self._places.setdefault(number, array("Q")).append(record.place)
         self._transactions[record.transaction] = self._positions[record.position] = record.place
-        if len(self._positions) > RECENT_MAX:
-            del self._positions[next(iter(self._positions))]
-        if len(self._transactions) > RECENT_MAX:
-            del self._transactions[next(iter(self._transactions))]
+        for recent in (self._positions, self._transactions):
+            if len(recent) > RECENT_MAX:
+                recent.popitem(last=False)  # a plain dict would look through all that were taken out before
         if record.place > self.finished:
             self._beyond.add(record.place)
             while self.finished + 1 in self._beyond:
@@ -235,6 +247,20 @@ class Store:
 
     def find(self, place: int) -> Answer | None:
         """The answer at a place; None if there was none, or its body was given up."""
+        found = self._record(place)
+        return found.answer if found is not None else None
+
+    def newest_done(self) -> str:
+        """The transaction of the newest answer below 400, among those that are kept; "" if there is none."""
+        if not self._done:
+            for place in sorted(self._at, reverse=True):
+                found = self._record(place)
+                if found is not None and found.answer is not None and found.answer.head.status < 400:
+                    self._done = found.transaction
+                    break
+        return self._done
+
+    def _record(self, place: int) -> Record | None:
         at = self._at.get(place)
         if at is None:
             return None
@@ -247,7 +273,7 @@ class Store:
             raise StoreDamaged(
                 f"the record at byte {offset} of {path} cannot be read; rebuild this server", file=str(path), byte=offset
             )
-        return records.decode(body).answer
+        return records.decode(body)
 
     def place_of(self, transaction: str) -> int | None:
         """The place of a transaction, among the newest."""
@@ -259,6 +285,7 @@ class Store:
 
     def history(self) -> Iterator[Record]:
         """All records that are kept, without answers, oldest file first: known keys and membership are made from them."""
+        yield from self._keys.lasting()
         for kind, number in self._files():
             for found in records.scan(self._path(kind, number).read_bytes()):
                 yield found.record
@@ -277,8 +304,8 @@ class Store:
 
     def write_keys(self, number: int) -> None:
         """Write what stays of an answer file: its records without answers. `drop` it afterwards."""
-        data = self._path("answers", number).read_bytes()
-        store_folder.write_whole(self._path("keys", number), b"".join(records.encode(each.record) for each in records.scan(data)))
+        found = [each.record for each in records.scan(self._path("answers", number).read_bytes())]
+        self._keys.write(number, found)
 
     def drop(self, number: int) -> None:
         """Give up the bodies of an answer file."""
@@ -286,17 +313,16 @@ class Store:
         del self._sizes[number]
         if number in self._readers:
             os.close(self._readers.pop(number))
-        self._at = {place: at for place, at in self._at.items() if at >> _OFFSET_BITS != number}
+        for place in self._places.pop(number, ()):
+            self._at.pop(place, None)
 
-    def forget(self, before_us: int) -> int:
-        """Delete files of keys that are all older than this, by the times of events; how many."""
-        old = [number for number in store_folder.numbers(self.folder, "keys") if self._newest_us(number) < before_us]
-        for number in old:
-            self._path("keys", number).unlink()
-        return len(old)
+    def forgettable(self, before_us: int) -> list[int]:
+        """The files of keys that may be forgotten: all keys in them are older than this."""
+        return self._keys.forgettable(before_us, self._mark.mark.finished)
 
-    def _newest_us(self, number: int) -> int:
-        return max((each.record.time_us for each in records.scan(self._path("keys", number).read_bytes())), default=0)
+    def forget(self, number: int) -> None:
+        """Delete a file of keys, the oldest."""
+        self._keys.forget(number)
 
     # --- copies ----------------------------------------------------------------------------------------------------------
 
@@ -304,7 +330,8 @@ class Store:
         """Copy the store as it is now, for a snapshot. It is synced first; the copy has no lock and is made durable."""
         self.sync()
         folder.mkdir(parents=True)
-        for name in ["identity", "mark", *(self._path(kind, number).name for kind, number in self._files())]:
+        lasting = [LASTING] if (self.folder / LASTING).exists() else []
+        for name in ["identity", "mark", *lasting, *(self._path(kind, number).name for kind, number in self._files())]:
             store_folder.write_whole(folder / name, (self.folder / name).read_bytes())
 
     # --- files -----------------------------------------------------------------------------------------------------------

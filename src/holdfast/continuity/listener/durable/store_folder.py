@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import mmap
 import os
 import secrets
 import shutil
+import tempfile
 from pathlib import Path
 
 import msgspec
@@ -15,6 +17,8 @@ from holdfast.continuity.listener.durable.mark_file import Mark, MarkFile
 from holdfast.errors import UnknownVersion
 
 VERSION = 1
+# Less than this is not worth a file.
+MAPPED_MIN = 1 << 20
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -51,6 +55,7 @@ def clear(folder: Path) -> None:
     for name in (
         "identity",
         "mark",
+        "lasting",
         *(f"{kind}-{number:08}" for kind in ("answers", "keys") for number in numbers(folder, kind)),
     ):
         (folder / name).unlink(missing_ok=True)
@@ -115,6 +120,15 @@ def write_whole(path: Path, data: bytes) -> None:
     sync(unfinished)
     unfinished.rename(path)
     sync(path.parent)
+
+
+def mapped(folder: Path, size: int) -> bytearray | mmap.mmap:
+    """So many bytes of zeros, in a file without a name if they are many: the system may write them out."""
+    if size < MAPPED_MIN:
+        return bytearray(size)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        os.posix_fallocate(file.fileno(), 0, size)  # a full disk is met here, not later in the middle of memory
+        return mmap.mmap(file.fileno(), size)
 
 
 def sync(path: Path) -> None:

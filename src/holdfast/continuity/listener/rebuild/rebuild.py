@@ -15,6 +15,7 @@ from pathlib import Path
 from holdfast.client.client import Client
 from holdfast.continuity.domain import HISTORY, Domain, subscription_of
 from holdfast.continuity.errors import CommandFailed, HistoryGone, StoreDamaged
+from holdfast.continuity.limits import history
 from holdfast.continuity.listener.durable import store_folder
 from holdfast.continuity.listener.durable.store import Store
 from holdfast.continuity.listener.rebuild.snapshots import Snapshot, Snapshots
@@ -40,10 +41,28 @@ class Rebuild:
         self._reset = reset
         self.snapshots = Snapshots(folder / "snapshots")
         self._from: Snapshot | None = None
+        self.wanted = asyncio.Event()
+        self._reason = ""
 
     @property
     def is_possible(self) -> bool:
         return self._reset is not None
+
+    def want(self, reason: str) -> None:
+        """The server is to be rebuilt. If it cannot be, that is said once: it is called no more."""
+        if not self._reason and not self.is_possible:
+            log.error(
+                "server %s must be rebuilt, and is called no more: %s; start its listener with --reset", self._server, reason
+            )
+        self._reason = self._reason or reason
+        if self.is_possible:
+            self.wanted.set()
+
+    def take_wish(self) -> str:
+        """Why it is to be rebuilt; from now on another reason counts."""
+        reason, self._reason = self._reason, ""
+        self.wanted.clear()
+        return reason
 
     def unfinished(self) -> str:
         """Why a rebuild was begun that is not finished; "" if none was."""
@@ -60,6 +79,7 @@ class Rebuild:
             return str(problem)
         try:
             reason = await self._ensure_subscription(is_new=not store.opened.last)
+            reason = reason or await self._past_the_topic(store.finished)
         except BaseException:
             store.close()
             raise
@@ -70,6 +90,16 @@ class Rebuild:
         if reason:
             store.close()
         return reason or store
+
+    async def _past_the_topic(self, finished: int) -> str:
+        """Why the server must be rebuilt, if its store has more than the topic: Holdfast was restored, or the domain is new."""
+        newest = await history.newest_place(self._client, self._domain)
+        if newest is None or finished <= newest:
+            return ""
+        reason = f"its store has finished place {finished}, and the topic has come to {newest}"
+        if not self.is_possible:
+            raise StoreDamaged(f"{reason}; rebuild this server: start its listener with --reset, or with an empty store")
+        return reason
 
     def _opened(self, boot: bytes) -> Store:
         return Store.open(self._folder, self._domain.name, self._server, boot, self._domain.answers_bytes)
@@ -115,7 +145,7 @@ class Rebuild:
         return self._opened(boot)
 
     async def _check_history(self, place: int) -> None:
-        gone = await history_begins_after(self._client, self._domain)
+        gone = await history.begins_after(self._client, self._domain)
         if gone > place:
             raise HistoryGone(
                 f"the history of domain {self._domain.name!r} begins after place {gone}, and server {self._server!r} has no"
@@ -138,9 +168,3 @@ class Rebuild:
         self._mark.unlink()
         where = f"place {self._from.place}" if self._from is not None else "the beginning"
         log.info("server %s was taken back to %s", self._server, where)
-
-
-async def history_begins_after(client: Client, domain: Domain) -> int:
-    """The place up to which the history was given up. It is confirmed in order, so that a count says it."""
-    found = [each for each in await client.subscriptions(domain.requests) if each["name"] == HISTORY]
-    return found[0]["confirmed"] if found else 0

@@ -72,7 +72,6 @@ class SnapshotTaker:
         self._last_place = newest.place if newest is not None else 0
         self._last_at: float | None = None
         self._wanted, self._wanted_at = "", 0.0
-        self.kept: dict[str, int] = {}  # by server: the place of the oldest snapshot that it keeps
 
     def want_if_due(self, now: float) -> None:
         """Say in the topic that a snapshot is to be taken, if it is time."""
@@ -81,21 +80,26 @@ class SnapshotTaker:
         new = self._store.finished - self._last_place
         by_events = self._every.events and new >= self._every.events
         by_time = self._every.seconds and now - self._last_at >= self._every.seconds and new > 1  # its own event is no news
-        if not (by_events or by_time) or (self._wanted and now - self._wanted_at < WANTED_SECONDS):
-            return
-        self.want(now)
+        if by_events or by_time:
+            self.want(now)
+
+    @property
+    def can_take(self) -> bool:
+        return self._command is not None
+
+    @property
+    def last_place(self) -> int:
+        """The place of the newest snapshot; 0 for none."""
+        return self._last_place
 
     def want(self, now: float) -> None:
-        """Say in the topic that a snapshot is to be taken."""
-        if self._command is not None:
+        """Say in the topic that a snapshot is to be taken, unless one is wanted already."""
+        if self._command is not None and not (self._wanted and now - self._wanted_at < WANTED_SECONDS):
             self._wanted, self._wanted_at = secrets.token_hex(8), now
             self._publish({"snapshot": self._wanted, "server": self._server})
 
     def heard(self, told: Any) -> Callable[[], Awaitable[None]] | None:
-        """An event of a snapshot was received; what is to be done at its turn."""
-        if "place" in told:
-            self.kept[str(told["server"])] = int(told["oldest"])
-            return None
+        """A snapshot is wanted; what is to be done at its turn."""
         if not self._wanted or told.get("snapshot") != self._wanted:
             return None
         return self._take
@@ -112,7 +116,7 @@ class SnapshotTaker:
             log.warning("server %s: no snapshot was taken at place %d: %s", self._server, place, problem)
             shutil.rmtree(folder, ignore_errors=True)
         else:
-            oldest = self._snapshots.all()[0].place
+            oldest = self._snapshots.oldest_place
             told = {"server": self._server, "place": taken.place, "oldest": oldest, "where": str(taken.folder.absolute())}
             self._publish({"snapshot": self._wanted, **told})
             self._last_place = place

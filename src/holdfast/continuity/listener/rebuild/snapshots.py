@@ -55,6 +55,11 @@ class Snapshots:
         found = (path for path in self.folder.glob("*") if path.name.isdigit())
         return sorted((Snapshot(path, int(path.name)) for path in found), key=lambda each: each.place)
 
+    @property
+    def oldest_place(self) -> int:
+        """The place of the oldest; 0 if there is none."""
+        return min((each.place for each in self.all()), default=0)
+
     def newest(self) -> Snapshot | None:
         return max(self.all(), key=lambda each: each.place, default=None)
 

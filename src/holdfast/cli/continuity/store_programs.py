@@ -1,0 +1,247 @@
+"""`holdfast store place` and `holdfast store serve`: run a storage place, or a front, until told to stop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli import config_file, help_text
+from holdfast.cli.config_file import Config, PrintConfig
+from holdfast.cli.continuity import packages
+from holdfast.cli.continuity.engine import LogLevel
+from holdfast.cli.options import URL_DEFAULT, Url, expanded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from holdfast.continuity.storage.serving import Tls
+
+START_TRIES = 5
+START_PAUSE_SECONDS = 1.0
+
+StoreName = Annotated[str, typer.Argument(metavar="STORE", help="The name of a file store.")]
+PlaceName = Annotated[str, typer.Argument(metavar="PLACE", help="The name of a place of the store.")]
+At = Annotated[
+    str,
+    typer.Option(
+        "--at",
+        metavar="WHERE",
+        help="Where its bytes are: a folder, a URL of fsspec such as s3://bucket/a, or http://HOST:PORT/PATH.",
+    ),
+]
+Folder = Annotated[
+    Path | None,
+    typer.Option("--folder", metavar="DIR", help="The folder of its catalog, if --at is not a folder.", parser=expanded),
+]
+PlaceListen = Annotated[
+    str, typer.Option("--listen", metavar="HOST:PORT", help="Its address for fronts and other places; port 0 takes a free one.")
+]
+Advertise = Annotated[str, typer.Option("--advertise", metavar="HOST:PORT", help="That address as other machines see it.")]
+Site = Annotated[str, typer.Option("--site", metavar="SITE", help="The site where it is.")]
+FrontListen = Annotated[
+    str,
+    typer.Option(
+        "--listen", envvar="HOLDFAST_STORE_LISTEN", metavar="HOST:PORT", help="The address for clients; port 0 takes a free one."
+    ),
+]
+Here = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--place", metavar="PLACE=WHERE", help="Run this place in the same process. A store that is not there is created."
+    ),
+]
+Certificate = Annotated[
+    Path | None, typer.Option("--tls-certificate", metavar="FILE", help="Speak TLS: its certificate, PEM.", parser=expanded)
+]
+Key = Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of that certificate, PEM.", parser=expanded)]
+PlaceCa = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-ca",
+        metavar="FILE",
+        help="Take, and call, only those with a certificate of these authorities, PEM.",
+        parser=expanded,
+    ),
+]
+PlacesCa = Annotated[
+    Path | None,
+    typer.Option("--places-ca", metavar="FILE", help="Speak TLS with places: the authorities of their certificates, PEM.",
+                 parser=expanded),
+]  # fmt: skip
+PlacesCertificate = Annotated[
+    Path | None,
+    typer.Option("--places-certificate", metavar="FILE", help="The certificate that places see, PEM.", parser=expanded),
+]
+PlacesKey = Annotated[
+    Path | None, typer.Option("--places-key", metavar="FILE", help="The key of that certificate, PEM.", parser=expanded)
+]
+
+
+def add_to(group: typer.Typer) -> None:
+    group.command(
+        "place",
+        **help_text.described(
+            "Run a place of a file store until SIGTERM or SIGINT; it prints 'place PLACE of STORE is open on HOST:PORT'.",
+            [
+                "holdfast store place files a --at ./a",
+                "holdfast store place files b --at ./b --listen 127.0.0.1:0 --site north",
+                "holdfast store place files c --at memory://c --folder ./c",
+            ],
+            changed={
+                0: "stopped in good order",
+                1: "refused: there is no such store, or the folder is in use or another place's",
+                3: "it cannot listen there, or Holdfast cannot be reached",
+            },
+        ),
+    )(place)
+    group.command(
+        "serve",
+        **help_text.described(
+            "Offer a file store over HTTP until SIGTERM or SIGINT; it prints 'taking requests on URL' when clients can connect.",
+            [
+                "holdfast store serve files --listen 127.0.0.1:0",
+                "holdfast store serve local --listen 127.0.0.1:0 --url file:./local --place a=./local-a --place b=./local-b",
+            ],
+            changed={0: "stopped in good order", 3: "it cannot listen there, or Holdfast cannot be reached"},
+        ),
+    )(serve)
+
+
+def place(
+    context: typer.Context,
+    store: StoreName,
+    name: PlaceName,
+    at: At,
+    folder: Folder = None,
+    listen: PlaceListen = "127.0.0.1:0",
+    advertise: Advertise = "",
+    site: Site = "",
+    tls_certificate: Certificate = None,
+    tls_key: Key = None,
+    tls_ca: PlaceCa = None,
+    url: Url = URL_DEFAULT,
+    log_level: LogLevel = "info",
+    config: Config = None,
+    print_config: PrintConfig = False,
+) -> None:
+    if _has_printed(context, print_config):
+        return
+    with packages.needed():
+        from holdfast.continuity.storage.serving import serve_place
+    from holdfast.node.settings import parse_address
+
+    tls = _tls(tls_certificate, tls_key, tls_ca, "--tls-ca")
+    _run(
+        lambda: serve_place(
+            url, store, name, at, listen=parse_address(listen), advertise=advertise, folder=folder, site=site, tls=tls
+        ),
+        lambda opened: f"place {name} of {store} is open on {opened.address}",
+        log_level,
+    )
+
+
+def serve(
+    context: typer.Context,
+    store: StoreName,
+    listen: FrontListen = "127.0.0.1:8090",
+    place: Here = None,
+    tls_certificate: Certificate = None,
+    tls_key: Key = None,
+    places_ca: PlacesCa = None,
+    places_certificate: PlacesCertificate = None,
+    places_key: PlacesKey = None,
+    url: Url = URL_DEFAULT,
+    log_level: LogLevel = "info",
+    config: Config = None,
+    print_config: PrintConfig = False,
+) -> None:
+    if _has_printed(context, print_config):
+        return
+    with packages.needed():
+        from holdfast.continuity.storage.serving import Tls, serve_all, serve_front
+    from holdfast.node.settings import parse_address
+
+    address, tls = parse_address(listen), Tls(tls_certificate, tls_key)
+    places_tls = _tls(places_certificate, places_key, places_ca, "--places-ca")
+    here = _places(place or [])
+
+    def made() -> AbstractAsyncContextManager[Any]:
+        if here:
+            return serve_all(url, store, here, listen=address, tls=tls)
+        return serve_front(url, store, listen=address, tls=tls, places_tls=places_tls)
+
+    protocol = "https" if tls_certificate else "http"
+    _run(made, lambda opened: f"taking requests on {protocol}://{opened.address}", log_level)
+
+
+def _has_printed(context: typer.Context, print_config: bool) -> bool:
+    from holdfast.cli.output import print_line
+
+    if print_config:
+        print_line(config_file.as_toml(context))
+    return print_config
+
+
+def _places(told: list[str]) -> dict[str, str]:
+    from holdfast.errors import BadSetting
+
+    parts = [each.partition("=") for each in told]
+    if not all(name and where for name, _, where in parts):
+        raise BadSetting("--place is PLACE=WHERE, as in a=./a", setting="place")
+    return {name: where for name, _, where in parts}
+
+
+def _tls(certificate: Path | None, key: Path | None, authority: Path | None, option: str) -> Tls:
+    from holdfast.continuity.storage.serving import Tls
+    from holdfast.errors import BadSetting
+
+    if authority is None and (certificate is not None or key is not None):
+        raise BadSetting(
+            f"links of places are protected both ways: name the authorities with {option}", setting=option.strip("-")
+        )
+    made = Tls(certificate, key, authority)
+    made.to_places()  # what cannot be read is refused before anything starts
+    return made
+
+
+def _run(made: Callable[[], AbstractAsyncContextManager[Any]], sentence: Callable[[Any], str], log_level: str) -> None:
+    import holdfast
+    from holdfast.cli.operations import server_log
+
+    server_log.begin(log_level)
+    holdfast.run(_until_signal(made, sentence))
+
+
+async def _until_signal(made: Callable[[], AbstractAsyncContextManager[Any]], sentence: Callable[[Any], str]) -> None:
+    """Run until a signal comes. A start that fails because Holdfast is not there yet is tried again, then reported (29)."""
+    import asyncio
+    import contextlib
+    import logging
+    import signal
+
+    from holdfast.cli.output import print_line
+    from holdfast.errors import Unavailable
+
+    end = asyncio.Event()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(each, end.set)
+    async with contextlib.AsyncExitStack() as parts:
+        for left in range(START_TRIES - 1, -1, -1):
+            try:
+                opened = await parts.enter_async_context(made())
+                break
+            except Unavailable as problem:
+                if not left:
+                    raise
+                logging.getLogger("holdfast.continuity").warning("it cannot start yet, and tries again: %s", problem)
+                await asyncio.sleep(START_PAUSE_SECONDS)
+        print_line(sentence(opened))
+        ending = [asyncio.ensure_future(each) for each in (end.wait(), opened.failed())]
+        done, _ = await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
+        for task in ending:
+            task.cancel()
+        for task in done:
+            task.result()

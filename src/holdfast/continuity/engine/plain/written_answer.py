@@ -1,0 +1,66 @@
+"""Answers as they are written to a client's connection, in as few bytes objects as can be: one for a whole answer."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from holdfast.continuity.engine import passed_headers
+from holdfast.continuity.engine.application import Refusal
+from holdfast.continuity.errors import NotAnswered, NotTaken, ReEntry
+from holdfast.continuity.request import Headers
+
+_STATUS_LINES = {each.value: f"HTTP/1.1 {each.value} {each.phrase}".encode() for each in HTTPStatus}
+_WITHOUT_BODY = frozenset((204, 304))
+
+
+def whole(method: str, status: int, headers: Headers, body: bytes) -> bytes | None:
+    """An answer that is whole. It has the length of its body, whatever its headers say; None if they cannot be written."""
+    if method == "HEAD" or status in _WITHOUT_BODY:
+        return _head(status, headers)
+    told = [each for each in headers if each[0] != b"content-length"]
+    told.append((b"content-length", b"%d" % len(body)))
+    head = _head(status, told)
+    return head + body if head is not None else None
+
+
+def head_of(method: str, status: int, headers: Headers) -> tuple[bytes, int | None]:
+    """The head of an answer whose body is to come, and the length of that; None if it comes in chunks."""
+    length = next((int(value) for name, value in headers if name == b"content-length" and value.isdigit()), None)
+    if length is None and (method == "HEAD" or status in _WITHOUT_BODY):
+        length = 0
+    elif length is None:
+        headers = [*headers, (b"transfer-encoding", b"chunked")]
+    head = _head(status, headers)
+    if head is None:
+        return refusal(502, "a header of the answer cannot be written"), -1
+    return head, length
+
+
+def chunked(body: bytes) -> bytes:
+    """A chunk of a body; the last one if it is empty."""
+    return b"%x\r\n%s\r\n" % (len(body), body)
+
+
+def _head(status: int, headers: Headers) -> bytes | None:
+    """Status line and headers; None if one of them holds what would end it early."""
+    lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d " % status]
+    lines += [b"%s: %s" % each for each in headers]
+    head = b"\r\n".join(lines)
+    if head.count(b"\n") != len(lines) - 1 or head.count(b"\r") != len(lines) - 1 or b"\0" in head:
+        return None
+    return head + b"\r\n\r\n"
+
+
+def refusal(status: int, sentence: str, headers: Headers | None = None) -> bytes:
+    body = f"{sentence}\n".encode()
+    told = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(body)), *(headers or [])]
+    return (_head(status, told) or b"") + body
+
+
+def refusal_of(problem: Refusal | ReEntry | NotTaken | NotAnswered) -> bytes:
+    """What the client is told when there is no answer for it, as `application` says it."""
+    if isinstance(problem, NotTaken):
+        return refusal(503, problem.sentence, [(b"retry-after", b"%d" % problem.retry_after)])
+    if isinstance(problem, NotAnswered):
+        return refusal(problem.status, problem.sentence, passed_headers.of_problem(problem))
+    return refusal(508 if isinstance(problem, ReEntry) else problem.status, problem.sentence)
