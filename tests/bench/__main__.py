@@ -19,6 +19,7 @@ import typer
 from rich.console import Console
 
 from tests.bench import (
+    alert_rules,
     backlog,
     continuity,
     fairness,
@@ -80,6 +81,7 @@ def _measure(workshop: Workshop, wanted: set[str]) -> None:
         ("o", many),
         ("p", continuity),
         ("q", relay),
+        ("r", alert_rules),
     ):
         if name in wanted:
             alone.measure(workshop)

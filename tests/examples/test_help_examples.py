@@ -40,6 +40,7 @@ OF_A_DOMAIN = {
     "holdfast store place": "place ",
     "holdfast store serve": "taking requests on",
 }
+ACTIONS = "holdfast actions run"
 # Commands that speak with a front of a file store.
 AT_A_FRONT = {f"holdfast store {each}" for each in ("put", "ls", "get", "rm")}
 SETTLE = "holdfast domain settle"
@@ -56,6 +57,12 @@ MAKING = {
 # Spark takes seconds to start: what these run is checked and not started. `tests/spark` runs each of them.
 ON_SPARK = {f"holdfast pipeline {pipeline.name}" for pipeline in PIPELINES}
 
+RULES = """
+name = "alerting"
+[rules.disk-full]
+topics = ["metrics.*", "jobs.*"]
+actions = [{ do = "log", file = "alerts.log" }]
+"""
 WORKER = """
 import holdfast
 
@@ -170,6 +177,7 @@ def _prepare(folder: Path) -> None:
     (folder / "pipeline.toml").write_text(PIPELINE_SETTINGS)
     (folder / "holdfast.toml").write_text('data = "configured"\n')
     (folder / "tasks.py").write_text(WORKER)
+    (folder / "alerting.toml").write_text(RULES)
     (folder / "report.csv").write_text("number\n7\n")
     (folder / "rules.toml").write_text('[[rule]]\nname = "many"\nwindow = "1m"\nthreshold = 100\n')
     (folder / "sent.jsonl").write_text('{"destination": "orders", "id": "1", "position": 262144}\n')
@@ -203,6 +211,8 @@ def test_every_example_in_a_help_text_runs(tmp_path: Path, environment: dict[str
             _serve(example, tmp_path / "here", environment)
         elif name == WORK:
             _work(example, tmp_path / "here", environment)
+        elif name == ACTIONS:
+            _serve(example, tmp_path / "here", environment, "1 rule of alerting at work")
         elif name in OF_A_DOMAIN:
             _serve(example, tmp_path / "here", environment, OF_A_DOMAIN[name])
         elif name == SETTLE:

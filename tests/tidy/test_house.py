@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast import errors
+from holdfast.actions import errors as actions_errors
 from holdfast.continuity import errors as continuity_errors
 from holdfast.relay import errors as relay_errors
 
@@ -105,7 +106,7 @@ def _errors(kind: type[errors.HoldfastError] = errors.HoldfastError) -> list[typ
 
 
 def test_every_error_has_a_code_of_its_own() -> None:
-    assert {continuity_errors.NotTaken, relay_errors.Restored} <= set(_errors())  # programs have modules of their own
+    assert {continuity_errors.NotTaken, relay_errors.Restored, actions_errors.BadRules} <= set(_errors())  # of programs
     codes = [kind.code for kind in _errors()]
 
     assert sorted(codes) == sorted(set(codes))

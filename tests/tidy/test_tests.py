@@ -15,6 +15,7 @@ POLLS = "it polls, with a deadline, for a process that is started or ended"
 # Every sleep there is: how many of a file, and why each is no waiting for something that could be waited for.
 SLEEPS = {
     "tests/waiting.py": (3, "this is what polls, and what lets the loop turn"),
+    "tests/bench/alert_rules.py": (1, PACE),
     "tests/bench/backlog.py": (1, POLLS),
     "tests/bench/child.py": (1, POLLS),
     "tests/bench/continuity.py": (2, POLLS),
@@ -25,6 +26,7 @@ SLEEPS = {
     "tests/contract/test_client_credit.py": (1, "a job is work of so long"),
     "tests/contract/test_client_expired.py": (1, "the program works, and gives the loop no time, until events have expired"),
     "tests/contract/test_jetstream.py": (1, REPEATS),
+    "tests/faults/test_actions_killed.py": (3, f"{PACE}; {MOMENT}; the last events are read before the load ends"),
     "tests/faults/test_bad_company.py": (1, "a program in a text polls its server before it says that it is ready"),
     "tests/faults/test_deduplicate_killed.py": (2, f"{REPEATS}; {MOMENT}"),
     "tests/faults/test_full_disk.py": (1, REPEATS),
@@ -37,6 +39,7 @@ SLEEPS = {
     "tests/faults/test_storage_killed.py": (1, REPEATS),
     "tests/faults/test_transactions_killed.py": (5, f"{PACE}; {MOMENT}"),
     "tests/nats_server.py": (2, POLLS),
+    "tests/scenario/test_actions.py": (1, PACE),
     "tests/scenario/test_forgotten_transaction.py": (1, REPEATS),
     "tests/scenario/test_recorder_forwarding.py": (2, f"{PACE}; {MOMENT}"),
     "tests/scenario/test_storage_places.py": (1, REPEATS),

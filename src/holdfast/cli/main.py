@@ -29,6 +29,8 @@ from holdfast.cli.operations import (
     top,
     user,
 )
+from holdfast.cli.programs import actions
+from holdfast.cli.programs.child import die_with_parent
 from holdfast.errors import HoldfastError
 
 START_HERE = """\b
@@ -82,6 +84,7 @@ for part in (
     effects,
     engine,
     listener,
+    actions,
     store,
     relay,
 ):
@@ -89,6 +92,7 @@ for part in (
 
 
 def main() -> None:
+    die_with_parent()
     sys.exit(run(sys.argv[1:]))
 
 
