@@ -118,3 +118,19 @@ def test_without_a_file_a_relay_asks_for_one() -> None:
     done = run("relay")
 
     assert (done.returncode, "--config FILE" in done.stderr) == (1, True)
+
+
+def test_a_server_runs_its_relay_beside_itself_and_ends_it_with_itself(tmp_path: Path) -> None:
+    file = tmp_path / "relay.toml"
+    with ServerProcess(tmp_path / "head") as head:
+        file.write_text(definition(head.url, "unused").replace('local = "unused"\n', ""))
+        with ServerProcess(tmp_path / "berlin", "--relay", str(file)) as berlin, holdfast.blocking.connect(head.url) as client:
+            client.queue("orders").send("x")
+            with holdfast.blocking.connect(berlin.url) as here, here.queue("here").receive() as incoming:
+                event = incoming.next(30)
+                event.confirm()
+
+            assert event.data == "x"
+            wait_until(lambda: client.describe("orders")["waiting"] == 0, "upstream has heard of it")
+            assert berlin.stop() == 0
+            assert client.status()["links"] == 1, "the relay has ended with its server"
