@@ -6,12 +6,13 @@
 
 A request is plain if it is HTTP/1.1 on a connection that is kept, has no body over BODY_BYTES_MAX or of unknown length, asks for
 no stream, no upgrade and no `100 Continue`, and follows no request that is still being answered, on a connection whose client
-takes what is written. That is nearly every one; the rest is rare, and uvicorn does it well. A read to all servers needs no task: the link of the listener that answers first calls
-`_over`, which writes. This is most of what an engine can save on a request (docs/performance.md).
+takes what is written. That is nearly every one; the rest is rare, and uvicorn does it well. A read to all servers needs no task:
+the link of the listener that answers first calls `_over`, which writes. This is most of what an engine can save on a request
+(docs/performance.md).
 
 Reading, keep-alive, limits of the socket and the orderly end are uvicorn's. A plain request is its `cycle` while it lasts, so
-that uvicorn knows when a connection may be closed. Trailers are no headers: a client could put there what a proxy before the engine
-keeps out of its headers, so they are left out.
+that uvicorn knows when a connection may be closed. Trailers are no headers: a client could put there what a proxy before the
+engine keeps out of its headers, so they are left out.
 """
 
 from __future__ import annotations
