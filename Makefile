@@ -29,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-pipeline demo-continuity test test-long lint check docs bench lock format clean
+.PHONY: help demo demo-pipeline demo-continuity demo-relay test test-long lint check docs bench lock format clean
 
 help: ## list what can be done
 	@echo "Holdfast: what was accepted is never lost."
@@ -46,6 +46,9 @@ demo-pipeline: $(STAMPS)/spark $(STAMPS)/java ## see the pipelines on Spark work
 
 demo-continuity: $(STAMPS)/continuity ## see a service go on while its servers hang, die and lie
 	@$(BIN)/python -m examples.continuity_demo
+
+demo-relay: $(STAMPS)/run ## see a branch office behind a thin line: its relay killed, the line cut, nothing lost or twice
+	@$(BIN)/python -m examples.branch_office
 
 # Tests wait for disks and processes more than they compute: two at a time, whatever the machine has.
 TESTS ?= tests

@@ -19,6 +19,7 @@ import typer
 from rich.console import Console
 
 from tests.bench import (
+    alert_rules,
     backlog,
     continuity,
     fairness,
@@ -28,6 +29,7 @@ from tests.bench import (
     many,
     memory,
     opening,
+    relay,
     report,
     spark_sinks,
     spark_source,
@@ -78,6 +80,8 @@ def _measure(workshop: Workshop, wanted: set[str]) -> None:
         ("n", spark_sinks),
         ("o", many),
         ("p", continuity),
+        ("q", relay),
+        ("r", alert_rules),
     ):
         if name in wanted:
             alone.measure(workshop)

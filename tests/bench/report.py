@@ -32,6 +32,8 @@ TITLES = {
     "n": "Spark writes",
     "o": "send_many of bytes, text, dicts and Events",
     "p": "requests through an engine to two servers",
+    "q": "events through a relay",
+    "r": "rules that do not match",
 }
 _COLOURS = {"met": "green", "missed": "red", "": ""}
 

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,6 +63,25 @@ def test_the_worker_invoices_what_it_can_and_says_why_it_cannot_the_rest(tmp_pat
         "invoice for 1 of 7",
         "invoice for 3 of 8",
     ]
+
+
+def test_alerting_makes_one_alert_of_forty_disks_and_logs_what_its_rules_tell() -> None:
+    out = _run("-m", "examples.alerting", folder=TOP)
+
+    lines = out.splitlines()
+    assert lines[0] == "incident: berlin, 40 hosts"
+    assert [line.partition(": ")[0] for line in lines[1:]] == ["error disk-full", "warning error-rate", "warning queue-too-long"]
+    assert "'orders' is blocked" in lines[3]
+
+
+def test_the_page_of_rules_people_need_shows_those_of_the_example() -> None:
+    page = re.search(r"```toml\n(# A disk is full.+?)```", (TOP / "docs" / "actions.md").read_text(), re.DOTALL)
+    example = (TOP / "examples" / "alerting" / "rules.toml").read_text()
+
+    assert page is not None
+    shown, there = tomllib.loads(page[1])["rules"], tomllib.loads(example)["rules"]
+    assert len(shown) == 5
+    assert shown == {name: {key: value for key, value in rule.items() if key != "actions"} for name, rule in there.items()}
 
 
 @pytest.fixture(scope="module")
@@ -195,6 +215,17 @@ def test_a_service_goes_on_while_its_servers_hang_die_and_lie(tmp_path: Path) ->
     assert "failed 0" in out
     assert "c removed" in out
     assert "Nothing failed, and nothing counted twice." in out
+
+
+@pytest.mark.slow
+def test_the_branch_office_gets_everything_once_while_its_relay_is_killed_and_its_line_cut(tmp_path: Path) -> None:
+    path = f"{TOP}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+
+    out = _run("-m", "examples.branch_office", "--quick", folder=tmp_path, seconds=120, PYTHONPATH=path)
+
+    assert "the relay is killed" in out
+    assert "the line is cut" in out
+    assert "account   nothing lost, nothing twice" in out
 
 
 @pytest.mark.slow

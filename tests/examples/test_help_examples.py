@@ -40,9 +40,11 @@ OF_A_DOMAIN = {
     "holdfast store place": "place ",
     "holdfast store serve": "taking requests on",
 }
+ACTIONS = "holdfast actions run"
 # Commands that speak with a front of a file store.
 AT_A_FRONT = {f"holdfast store {each}" for each in ("put", "ls", "get", "rm")}
 SETTLE = "holdfast domain settle"
+RELAY_STATUS = "holdfast relay status"
 MAKING = {
     "holdfast send",
     "holdfast domain create",
@@ -55,11 +57,26 @@ MAKING = {
 # Spark takes seconds to start: what these run is checked and not started. `tests/spark` runs each of them.
 ON_SPARK = {f"holdfast pipeline {pipeline.name}" for pipeline in PIPELINES}
 
+RULES = """
+name = "alerting"
+[rules.disk-full]
+topics = ["metrics.*", "jobs.*"]
+actions = [{ do = "log", file = "alerts.log" }]
+"""
 WORKER = """
 import holdfast
 
 worker = holdfast.Worker()
 worker.queue("work")(print)
+"""
+RELAY = """
+name = "berlin"
+local = "{local}"
+[upstreams.head]
+url = "memory:"
+[routes.orders]
+from = "head"
+queue = "orders"
 """
 PIPELINE_SETTINGS = """
 destinations = "orders"
@@ -142,12 +159,25 @@ async def _begin_effect(url: str, key: str) -> None:
         await client.topic("domain.shop.results").send(effect_events.encode(begun), **effect_events.outcome_fields(begun))
 
 
+def _relay_status(example: str, folder: Path, environment: dict[str, str]) -> None:
+    """A relay says that it is ready, answers, and stops in good order."""
+    (folder / "relay.toml").write_text(RELAY.format(local=environment["HOLDFAST_URL"]))
+    command = ["sh", "-c", "exec holdfast relay --config relay.toml"]
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("relay berlin has its journal at")
+        _run(example, folder, environment)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+
+
 def _prepare(folder: Path) -> None:
     """What the examples take for granted: a certificate, a users file, a lake table, what a pipeline is told and given."""
     folder.mkdir()
     (folder / "pipeline.toml").write_text(PIPELINE_SETTINGS)
     (folder / "holdfast.toml").write_text('data = "configured"\n')
     (folder / "tasks.py").write_text(WORKER)
+    (folder / "alerting.toml").write_text(RULES)
     (folder / "report.csv").write_text("number\n7\n")
     (folder / "rules.toml").write_text('[[rule]]\nname = "many"\nwindow = "1m"\nthreshold = 100\n')
     (folder / "sent.jsonl").write_text('{"destination": "orders", "id": "1", "position": 262144}\n')
@@ -181,11 +211,15 @@ def test_every_example_in_a_help_text_runs(tmp_path: Path, environment: dict[str
             _serve(example, tmp_path / "here", environment)
         elif name == WORK:
             _work(example, tmp_path / "here", environment)
+        elif name == ACTIONS:
+            _serve(example, tmp_path / "here", environment, "1 rule of alerting at work")
         elif name in OF_A_DOMAIN:
             _serve(example, tmp_path / "here", environment, OF_A_DOMAIN[name])
         elif name == SETTLE:
             asyncio.run(_begin_effect(environment["HOLDFAST_URL"], example.split()[4]))
             _run(example, tmp_path / "here", environment)
+        elif name == RELAY_STATUS:
+            _relay_status(example, tmp_path / "here", environment)
         elif name in ON_SPARK:
             _run(f"{example} --check", tmp_path / "here", environment)
         elif name != BENCH:

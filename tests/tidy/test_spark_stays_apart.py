@@ -8,7 +8,14 @@ import sys
 import pytest
 
 HEAVY = {"pyspark", "pyarrow", "deltalake", "numpy", "pandas"}
-MODULES = ["holdfast", "holdfast.blocking", "holdfast.recorder.recorder", "holdfast.cli.main", "holdfast.spark"]
+MODULES = [
+    "holdfast",
+    "holdfast.blocking",
+    "holdfast.recorder.recorder",
+    "holdfast.cli.main",
+    "holdfast.spark",
+    "holdfast.actions.program",
+]
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -20,6 +27,12 @@ def test_importing_it_loads_nothing_of_spark(module: str) -> None:
 def test_planners_do_not_wait_for_pandas(module: str) -> None:
     """Spark starts a Python process for each step of planning; pandas alone would take each of them a second and a half."""
     assert "pandas" not in loaded_by(module)
+
+
+def test_rules_load_no_http_and_none_of_the_packages_that_single_actions_need() -> None:
+    loaded = loaded_by("holdfast.actions.program")
+
+    assert {"apprise", "prometheus_client", "requests", "httpx", "uvicorn"}.isdisjoint(loaded)
 
 
 def loaded_by(module: str) -> set[str]:

@@ -70,6 +70,7 @@ class Transaction:
         """After the commit: where its events are, batch by batch."""
         return self._twin.sent
 
+    stored = waiting_for(AsyncTransaction.stored)
     confirm = waiting_for(AsyncTransaction.confirm)
     commit = waiting_for(AsyncTransaction.commit)
     rollback = waiting_for(AsyncTransaction.rollback)

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.continuity import compare, domain, effects, engine, listener, store
-from holdfast.cli.events import browse, dead, receive, recorder, send, work
+from holdfast.cli.events import browse, dead, receive, recorder, relay, send, work
 from holdfast.cli.failure import FAULT, INTERRUPTED, USAGE, exit_code_of, report
 from holdfast.cli.operations import (
     admin,
@@ -29,6 +29,8 @@ from holdfast.cli.operations import (
     top,
     user,
 )
+from holdfast.cli.programs import actions
+from holdfast.cli.programs.child import die_with_parent
 from holdfast.errors import HoldfastError
 
 START_HERE = """\b
@@ -82,12 +84,15 @@ for part in (
     effects,
     engine,
     listener,
+    actions,
     store,
+    relay,
 ):
     part.add_to(app)
 
 
 def main() -> None:
+    die_with_parent()
     sys.exit(run(sys.argv[1:]))
 
 

@@ -84,6 +84,7 @@ class Status(TypedDict, total=False):
     events_reserve_bytes: int
     upkeep_reserve_bytes: int
     reason: str
+    programs: list[dict[str, Any]]  # that run beside the server: program, state, pid, restarts, reason
 
 
 class SubscriptionDescription(TypedDict, total=False):

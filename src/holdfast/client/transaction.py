@@ -41,13 +41,14 @@ from holdfast.client.sending.encoded_run import EncodedRun
 from holdfast.client.sending.event_encoder import EventEncoder, Portion
 from holdfast.client.sending.outgoing import EventFields, prepare
 from holdfast.destination.command import RANGES_MAX
-from holdfast.errors import HoldfastError, OutcomeUnknown, Refused, TooLarge, TransactionAborted
+from holdfast.errors import HoldfastError, OutcomeUnknown, Refused, TooLarge, TransactionAborted, Unavailable
 from holdfast.event import position
 from holdfast.event.position import Ranges
 from holdfast.wire.frame import SettledPart
 
 if TYPE_CHECKING:
     from holdfast.client.connection.session import Session
+    from holdfast.client.receiving.incoming import Incoming
     from holdfast.client.receiving.receiver import Receiver
 
 
@@ -97,9 +98,19 @@ class TransactionDestination:
         while too much is unsent."""
         await self._transaction.put_batch(self.name, self._kind, PassedBatch(batch))
 
-    async def send_stream(self, content: Source, /, *, progress: Progress | None = None, **fields: Unpack[EventFields]) -> None:
-        """Send a large event with the transaction; see `Destination.send_stream`."""
-        await self._transaction.put_stream(self.name, self._kind, content, progress, fields)
+    async def send_stream(
+        self,
+        content: Source,
+        /,
+        *,
+        progress: Progress | None = None,
+        hops: int = 0,
+        origin: int = 0,
+        **fields: Unpack[EventFields],
+    ) -> None:
+        """Send a large event with the transaction; see `Destination.send_stream`. One that is passed on says how often it was,
+        and where it began (`holdfast.event.hops`)."""
+        await self._transaction.put_stream(self.name, self._kind, content, progress, fields, (hops, origin))
 
 
 class Transaction:
@@ -175,19 +186,45 @@ class Transaction:
 
     @property
     def sent(self) -> tuple[SentBatch, ...]:
-        """After the commit: where its events are, batch by batch, in the order of sending. Large events are not among them."""
+        """After the commit: where its events are, batch by batch, in the order of sending."""
         entries = self._assembly.entries
         return tuple(SentBatch(where, position.of(entries.get(number, 0)), count) for number, where, count in self._sent)
 
     async def put_stream(
-        self, destination: str, kind: Kind, source: Source, progress: Progress | None, fields: EventFields
+        self,
+        destination: str,
+        kind: Kind,
+        source: Source,
+        progress: Progress | None,
+        fields: EventFields,
+        passed: tuple[int, int] = (0, 0),
     ) -> None:
+        """`passed`: its hops and its origin."""
         self._check_open()
         if destination in self._builders:  # events that were sent before come before
             self._seal(self._builders[destination])
-        small = await add_stream(self._session.parts, self._assembly, destination, kind, source, progress, fields, self._timeout)
+        assembly = self._assembly
+        small = await add_stream(
+            self._session.parts, assembly, destination, kind, source, progress, fields, self._timeout, passed
+        )
         if small is not None:
             await self.put(destination, kind, small)
+        else:
+            self._sent.append((assembly.parts, destination, 1))
+
+    async def stored(self) -> tuple[SentBatch, ...]:
+        """Wait until all that was sent so far is durable, though nobody sees it before the commit: where it will be, batch by
+        batch, as they will be placed. A program can put these positions into a further event of the same transaction.
+
+        Unavailable if that is not known, because the link was lost meanwhile: roll back, and begin again.
+        """
+        self._check_open()
+        for builder in list(self._builders.values()):
+            self._seal(builder)
+        await self._session.parts.receipted(self._assembly, self._timeout)
+        if not all(each.first for each in self.sent):
+            raise Unavailable("the link was lost meanwhile, and where the events are is not known; roll back, and begin again")
+        return self.sent
 
     async def confirm(self, event: Received) -> None:
         """Confirm an event with the transaction. No other verdict on it is possible, unless the transaction is rolled back."""
@@ -206,6 +243,15 @@ class Transaction:
         found.positions.append((event.position, event.position))
         if self._kept is not None:
             self._kept.append(event)
+
+    def demand(self, incoming: Incoming) -> None:
+        """Commit only while this receiver is attached: TransactionAborted once another has taken its subscription over, or the
+        server has given it up. So a program that was replaced, and does not know it yet, changes nothing."""
+        self._check_open()
+        receiver = incoming._receiver  # what a program has stands for it
+        if receiver.session is not self._session:
+            raise Refused("this receiver is of another session than the transaction's; begin the transaction there")
+        self._confirmed.setdefault(receiver.number, _Confirmed(receiver))
 
     def _check_open(self) -> None:
         if self._end:
@@ -279,7 +325,11 @@ class Transaction:
         await self._recover()
 
     async def _recover(self) -> None:
-        used = [each.incoming for each in self._confirmed.values() if each.generation == each.incoming.verdicts.generation]
+        used = [
+            each.incoming
+            for each in self._confirmed.values()
+            if each.positions and each.generation == each.incoming.verdicts.generation
+        ]
         if used:
             await recovery.recover(self._session, self._timeout, used)
 

@@ -52,6 +52,15 @@ def passed_on(data: Bytes, origin: int = 0) -> bytes:
     return sealed(bytes(fixed), view[FIXED_LENGTH:])
 
 
+def with_hops(data: Bytes, hops: int, origin: int) -> bytes:
+    """The same batch with so many hops, and this origin: those of a batch that it was made from."""
+    view = memoryview(_checked(data))
+    fixed = bytearray(view[:FIXED_LENGTH])
+    fixed[_HOPS_AT] = hops
+    fixed[_ORIGIN] = origin.to_bytes(4, "little")
+    return sealed(bytes(fixed), view[FIXED_LENGTH:])
+
+
 def _checked(data: Bytes) -> Bytes:
     if len(data) < FIXED_LENGTH:
         raise BatchDamaged(f"a batch of {len(data)} bytes is shorter than its head; it was cut on the way")

@@ -141,6 +141,12 @@ def _check_glob(text: str) -> None:
             )
 
 
+def expression_of(text: str) -> str:
+    """The regular expression of a wildcard or a plain name, so that several become one; BadPattern for a text that is neither."""
+    made = Pattern.glob(text)
+    return str(re2.escape(text)) if made.is_literal else _expression(text)
+
+
 class _Word(NamedTuple):
     text: str
     separator: str  # what follows the word; "" after the last one

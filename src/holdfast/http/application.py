@@ -84,7 +84,12 @@ class Application:
 
     async def _show_status(self, is_known: bool) -> Answer:
         status = await answers.status(self._node.messages, arguments.Status())
-        return 200, JSON, msgspec.json.encode({**status, "links": self._node.clients.open_links}) + b"\n"
+        return (
+            200,
+            JSON,
+            msgspec.json.encode({**status, "links": self._node.clients.open_links, "programs": self._node.clients.programs})
+            + b"\n",
+        )
 
     async def _show_health(self, is_known: bool) -> Answer:
         return 200, TEXT, b"ok\n"

@@ -127,6 +127,10 @@ class JetStream:
         self._child.wait_until(lambda: accepts_connections(self._port))
 
     @property
+    def port(self) -> int:
+        return self._port
+
+    @property
     def connect(self) -> Callable[[], JetStreamClient]:
         return partial(JetStreamClient, self._port)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
+import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -15,6 +18,7 @@ from tests.bench.child import Child, free_port, program
 from tests.bench.peer import PREFETCH, WAIT_SECONDS, WINDOW, CannotRun
 
 QUEUE = "events"
+COPY = "copy"
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 CONFIRM_EVERY = 100
 SILENCE_SECONDS = 5
@@ -84,6 +88,10 @@ class RabbitClient:
         self._channel.basic_qos(prefetch_count=PREFETCH)
         self._channel.confirm_delivery()
 
+    @property
+    def channel(self) -> Any:
+        return self._channel
+
     def send_one_by_one(self, bodies: Iterable[bytes]) -> None:
         for body in bodies:
             self._channel.basic_publish("", QUEUE, body, PERSISTENT)
@@ -121,6 +129,7 @@ class RabbitMq:
     one_by_one_count = 200
     pipelined_count = 5_000
     is_broker = True
+    plugins = "[].\n"
 
     def __init__(self) -> None:
         self._child: Child | None = None
@@ -128,23 +137,20 @@ class RabbitMq:
     def start(self, folder: Path) -> None:
         self._port, distribution, self._names = free_port(), free_port(), free_port()
         (folder / "rabbitmq.conf").write_text(f"listeners.tcp.1 = 127.0.0.1:{self._port}\nlog.file.level = warning\n")
-        (folder / "plugins").write_text("[].\n")
-        self._child = Child(
-            [program("rabbitmq-server", SCRIPTS)],
-            folder,
-            {
-                "HOME": str(folder),
-                "RABBITMQ_NODENAME": f"bench{self._port}@localhost",
-                "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
-                "RABBITMQ_MNESIA_BASE": str(folder / "data"),
-                "RABBITMQ_LOG_BASE": str(folder / "logs"),
-                "RABBITMQ_PID_FILE": str(folder / "pid"),
-                "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
-                "RABBITMQ_DIST_PORT": str(distribution),
-                "ERL_EPMD_PORT": str(self._names),
-                "ERL_EPMD_ADDRESS": "127.0.0.1",
-            },
-        )
+        (folder / "plugins").write_text(self.plugins)
+        self._environment = {
+            "HOME": str(folder),
+            "RABBITMQ_NODENAME": f"bench{self._port}@localhost",
+            "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
+            "RABBITMQ_MNESIA_BASE": str(folder / "data"),
+            "RABBITMQ_LOG_BASE": str(folder / "logs"),
+            "RABBITMQ_PID_FILE": str(folder / "pid"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
+            "RABBITMQ_DIST_PORT": str(distribution),
+            "ERL_EPMD_PORT": str(self._names),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+        }
+        self._child = Child([program("rabbitmq-server", SCRIPTS)], folder, self._environment)
         self._child.wait_until(self._answers)
 
     def _answers(self) -> bool:
@@ -166,3 +172,39 @@ class RabbitMq:
             subprocess.run([program("epmd"), "-port", str(self._names), "-kill"], capture_output=True, timeout=10, check=False)
         except (CannotRun, subprocess.TimeoutExpired):
             pass
+
+
+class Shovelling(RabbitMq):
+    """The same server with its shovel, which moves events from one queue to another, each confirmed there first."""
+
+    name = "RabbitMQ, shovel"
+    plugins = "[rabbitmq_shovel].\n"
+
+    def moved(self, body: bytes, count: int) -> float:
+        """Fill the queue, and let a shovel move it: events a second, from the first that was seen there to the last."""
+        client = self.connect()
+        client.send_pipelined(body, count)
+        channel = client.channel
+        channel.queue_declare(COPY, durable=True)
+        uri = f"amqp://127.0.0.1:{self._port}"
+        told = {"src-protocol": "amqp091", "src-uri": uri, "src-queue": QUEUE, "dest-protocol": "amqp091", "dest-uri": uri}
+        self._control("set_parameter", "shovel", "bench", json.dumps({**told, "dest-queue": COPY, "ack-mode": "on-confirm"}))
+
+        def arrived(least: int) -> int:
+            while (found := int(channel.queue_declare(COPY, durable=True, passive=True).method.message_count)) < least:
+                time.sleep(0.001)
+            return found
+
+        first, begun = arrived(1), time.perf_counter()
+        arrived(count)
+        rate = (count - first) / (time.perf_counter() - begun)
+        self._control("clear_parameter", "shovel", "bench")
+        channel.queue_purge(COPY)
+        client.close()
+        return rate
+
+    def _control(self, *arguments: str) -> None:
+        command = [program("rabbitmqctl", SCRIPTS), "--node", self._environment["RABBITMQ_NODENAME"], *arguments]
+        done = subprocess.run(command, env={**os.environ, **self._environment}, capture_output=True, text=True, timeout=60)
+        if done.returncode:
+            raise CannotRun(f"the shovel cannot be set up: {done.stderr or done.stdout}")

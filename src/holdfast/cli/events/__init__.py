@@ -1,1 +1,1 @@
-"""Commands about events: send, receive, browse, record, and the dead ones."""
+"""Commands about events: send, receive, browse, record, relay, and the dead ones."""

@@ -15,6 +15,7 @@ from holdfast.cli.config_file import Config, PrintConfig
 from holdfast.cli.options import expanded
 
 if TYPE_CHECKING:
+    from holdfast.cli.programs.child import Children
     from holdfast.node.login.security import Security
     from holdfast.node.server import Server
     from holdfast.recorder.recorder_contents import RecorderContents
@@ -133,6 +134,21 @@ HttpTokenFile = Annotated[
         parser=expanded,
     ),
 ]
+ActionsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--actions",
+        metavar="FILE",
+        help="Run the rules of this file beside the server, as `holdfast actions` does.",
+        parser=expanded,
+    ),
+]
+RelayFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--relay", metavar="FILE", help="Run the relay of this file beside the server, as `holdfast relay` does.", parser=expanded
+    ),
+]
 LogLevel = Annotated[
     Literal["debug", "info", "warning", "error"], typer.Option("--log-level", help="The least level that is logged on stderr.")
 ]
@@ -148,6 +164,7 @@ def add_to(app: typer.Typer) -> None:
                 "holdfast serve --data ./booted --boot-recorder ./recorder --name orders",
                 "holdfast serve --config ./holdfast.toml --journal-size 256M",
                 "holdfast serve --data ./watched --listen 127.0.0.1:0 --http 127.0.0.1:0",
+                "holdfast serve --data ./alerting --listen 127.0.0.1:0 --actions ./alerting.toml",
                 "holdfast serve --data ./safe --users ./users.toml --tls-certificate ./server.pem --tls-key ./server.key",
             ],
             help_text.LOCAL,
@@ -179,6 +196,8 @@ def serve(
     insecure: Insecure = False,
     http: Http = None,
     http_token_file: HttpTokenFile = None,
+    actions: ActionsFile = None,
+    relay: RelayFile = None,
     log_level: LogLevel = "info",
     config: Config = None,
     print_config: PrintConfig = False,
@@ -206,6 +225,7 @@ def serve(
         large_bytes_max=parse_size(large_max, "large_max"),
     )
     settings.check_large()
+    _check_rules(actions)
     security = Security(users, tls_certificate, tls_key, tls_client_ca, require_certificate, insecure)
 
     show = _show_over_http(http, http_token_file, security) if http is not None else None
@@ -214,6 +234,9 @@ def serve(
         server = await Server.open(settings, data, host, port, _boot(boot_recorder), security, holdfast.__version__)
         if show is not None:
             await show(server, data)
+        children = _children(actions, relay, server, host)
+        server.close_before(children)
+        children.start(server.node.clients.programs)
         return server
 
     async def work() -> None:
@@ -254,6 +277,29 @@ def _show_over_http(address: str, token_file: Path | None, security: Security) -
         print_line(f"answering {'https' if server.tls else 'http'}://{f'[{host}]' if ':' in host else host}:{endpoint.port}")
 
     return show
+
+
+def _check_rules(file: Path | None) -> None:
+    """Refuse rules with mistakes before the server starts."""
+    if file is not None:
+        from holdfast.actions.rules_file import load
+
+        load(file)
+
+
+def _children(actions: Path | None, relay: Path | None, server: Server, host: str) -> Children:
+    """The programs that run beside the server."""
+    from holdfast.cli.programs.child import ChildProgram, Children, environment_of, holdfast_command
+
+    near = "127.0.0.1" if host in ("", "0.0.0.0", "::") else host
+    scheme = "holdfasts" if server.tls else "holdfast"
+    environment = environment_of(f"{scheme}://{f'[{near}]' if ':' in near else near}:{server.port}")
+    children = []
+    if actions is not None:
+        children.append(ChildProgram("actions", holdfast_command("actions", "run", str(actions)), environment))
+    if relay is not None:
+        children.append(ChildProgram("relay", holdfast_command("relay", "--config", str(relay)), environment))
+    return Children(children)
 
 
 def _boot(folder: Path | None) -> Callable[[], RecorderContents] | None:

@@ -91,6 +91,7 @@ def for_people(told: Status) -> dict[str, Any]:
         first["perhaps_topics"] = ", ".join(
             f"queue {row['destination']!r} (beside {row['like']!r})" for row in told["perhaps_topics"]
         )
+    first["programs"] = ", ".join(_program(row) for row in told.get("programs", ())) or "none"
     shown = {*first, "journal_used_bytes", "journal_size_bytes"}
     return {**first, **{name: value for name, value in told.items() if name not in shown}}
 
@@ -100,6 +101,12 @@ def _where(place: Place) -> str:
         return "a transaction, a stage or a large event that is not complete"
     of = place["destination"]
     return f"subscription {place['subscription']!r} of {of!r}" if place["subscription"] else f"queue {of!r}"
+
+
+def _program(row: dict[str, Any]) -> str:
+    """A program beside the server: whether it runs, and why it does not."""
+    again = f", started again {row['restarts']:,} times, the last time after {row['reason']}" if row["restarts"] else ""
+    return f"{row['program']} is {row['state']}{again}"
 
 
 def _since(accepted_at_ms: int) -> str:

@@ -70,6 +70,7 @@ class Assembly:
         self.is_replay = False  # of dead events: not deduplicated
         self.error: HoldfastError | None = None
         self.unsent = 0
+        self.receipts = 0  # parts that are durable
         self.fragments_in_flight = 0
         self._all = parts
         self._settled: list[SettledPart] = []
@@ -105,6 +106,7 @@ class Assembly:
             self.error = self.error or receipt
             return
         self.proof = (receipt.copies, receipt.is_synced)
+        self.receipts += 1
         self._has_receipt = True
         if not part.is_again:  # otherwise this may be the repetition, which does not count
             self.entries[part.number] = receipt.entry
@@ -175,7 +177,9 @@ class Assembly:
 
     @staticmethod
     def _aborted(cause: HoldfastError) -> TransactionAborted:
-        return TransactionAborted(f"nothing of this transaction happened: {cause.sentence}", **cause.fields)
+        aborted = TransactionAborted(f"nothing of this transaction happened: {cause.sentence}", **cause.fields)
+        aborted.__cause__ = cause
+        return aborted
 
     def _decide(self, outcome: Answer | BaseException) -> None:
         self._tell(outcome)

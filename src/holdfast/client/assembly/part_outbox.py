@@ -60,6 +60,16 @@ class PartOutbox:
                 raise TimedOut(f"nothing could be sent for {timeout:g} s: {self.session.connection.problem_text}") from problem
         assembly.check()
 
+    async def receipted(self, assembly: Assembly, timeout: float) -> None:
+        """Wait until all its parts are durable. Raises the refusal of one."""
+        deadline = self.session.connection.deadline(timeout)
+        while assembly.receipts < assembly.parts and assembly.error is None:
+            try:
+                await self._outbox.changed.wait(deadline)
+            except TimeoutError as problem:
+                raise TimedOut(f"nothing was receipted for {timeout:g} s: {self.session.connection.problem_text}") from problem
+        assembly.check()
+
     # --- sending -----------------------------------------------------------------------------------------------------
 
     def may_begin(self, assembly: Assembly) -> bool:

@@ -23,6 +23,7 @@ from holdfast.client.sending.outgoing import EventFields, Outgoing, prepare
 from holdfast.errors import BadEvent, TransactionAborted
 from holdfast.event import position
 from holdfast.event.event import LargeBody, decode_head, encode_head
+from holdfast.event.hops import with_hops
 
 if TYPE_CHECKING:
     from holdfast.client.assembly.assembly import Assembly
@@ -62,9 +63,10 @@ async def send_stream(
 
 async def add_stream(
     parts: PartOutbox, assembly: Assembly, destination: str, kind: Kind, source: Source, progress: Progress | None,
-    fields: EventFields, timeout: float,
+    fields: EventFields, timeout: float, passed: tuple[int, int] = (0, 0),
 ) -> Outgoing | None:  # fmt: skip
-    """Add a large event to an assembly; return a small one, as an ordinary event, for the caller to send."""
+    """Add a large event to an assembly; return a small one, as an ordinary event, for the caller to send. `passed`: its hops and
+    its origin."""
     now_ms = parts.session.connection.server_time.now_ms
     made = prepare(b"", fields, now_ms)
     reading = SourceReader(source)
@@ -83,19 +85,21 @@ async def add_stream(
     if not sent:
         return made
     large = LargeBody(sent, FRAGMENT_BYTES, reading.digest())
-    _add_event(parts.session, assembly, destination, kind, made, (first, assembly.parts), large)
+    _add_event(parts.session, assembly, destination, kind, made, (first, assembly.parts), large, passed)
     return None
 
 
 def _add_event(
     session: Questions, assembly: Assembly, destination: str, kind: Kind, made: Outgoing, fragments: tuple[int, int],
-    large: LargeBody,
+    large: LargeBody, passed: tuple[int, int],
 ) -> None:  # fmt: skip
     head = decode_head(made.head)
     head.large = large
     builder = BatchBuilder(None, destination, kind, made.priority, made.delay_ms, 0)
     builder.add(made._replace(head=encode_head(head)))
     batch = builder.to_batch(session.source, session.ids)
+    if any(passed):
+        batch = with_hops(batch, *passed)
     builder.let_bodies_go()
     assembly.event_id = builder.receipt(0).identifier
     assembly.events.extend(builder, 0, 1)

@@ -87,7 +87,7 @@ def _status(request: Request, asked: arguments.Status) -> None:
     manager = request.manager
 
     def told(status: Row) -> None:
-        request.answered(visible_status(request.session, {**status, "links": manager.open_links}))
+        request.answered(visible_status(request.session, {**status, "links": manager.open_links, "programs": manager.programs}))
 
     request.ask("status", asked, told)
 

@@ -144,6 +144,7 @@ def visible_status(session: Session, status: Row) -> Row:
         },
         "perhaps_topics": status["perhaps_topics"] if may_see_all else [],
         "waiting": status["waiting"] if may_see_all else None,
+        "programs": status.get("programs", []) if may_see_all else [],
         "oldest_waiting": _visible_place(session, status["oldest_waiting"]),
         "pins_space": _visible_place(session, status["pins_space"]),
     }

@@ -18,6 +18,7 @@ engine keeps out of its headers, so they are left out.
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 from uvicorn.config import Config
@@ -30,6 +31,8 @@ from holdfast.continuity.engine.plain.written_answer import chunked, head_of, re
 from holdfast.continuity.engine.under_way import AnswerCut, Transaction
 from holdfast.continuity.errors import NotAnswered, NotTaken, ReEntry
 from holdfast.continuity.request import Headers
+
+log = logging.getLogger("holdfast.continuity")
 
 # uvicorn stops reading at this size until somebody takes what came: a larger body goes the long way.
 BODY_BYTES_MAX = 64 << 10
@@ -228,7 +231,14 @@ class PlainProtocol(HttpToolsProtocol):
         """Run it as uvicorn runs its own: an orderly end waits for it."""
         task = self.loop.create_task(work)
         self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        task.add_done_callback(self._ran)
+
+    def _ran(self, task: asyncio.Task[None]) -> None:
+        """A fault of ours cuts the connection: its client must not wait for ever."""
+        self.tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a request failed by a fault of the engine: %r", task.exception(), exc_info=task.exception())
+            self.transport.close()
 
     # --- keep-alive --------------------------------------------------------------------------------------------------
 

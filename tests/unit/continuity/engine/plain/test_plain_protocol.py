@@ -198,3 +198,16 @@ async def test_a_client_that_leaves_before_the_answer_harms_nobody(tmp_path: Pat
 
         assert b"GET /r/2 0" in await said(front, get("/r/2"), last=b"GET /r/2 0")
         await until(lambda: len(front.engine._under_way) == 0, "nobody waits for those that left")
+
+
+async def test_a_fault_of_the_engine_cuts_the_connection_and_no_client_waits_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with fronted(tmp_path) as front:
+
+        async def fail(*_: object, **__: object) -> None:
+            raise RuntimeError("a fault")
+
+        monkeypatch.setattr(front.engine, "submit", fail)
+
+        assert await said(front, get("/write"), last=b"never") == b""

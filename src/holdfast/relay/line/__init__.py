@@ -1,0 +1,1 @@
+"""A line: one route at work. It draws from upstream, appends here with a mark, and settles with upstream."""
