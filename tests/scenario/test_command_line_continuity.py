@@ -39,3 +39,8 @@ def test_options_of_tls_that_do_not_belong_together_or_cannot_be_read_are_refuse
 ) -> None:
     assert run(command) == 1
     assert missing in capsys.readouterr().err
+
+
+def test_a_listener_that_is_to_ask_a_probe_needs_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*LISTENER, "--in-doubt", "ask"]) == 1
+    assert "--in-doubt ask needs --probe" in capsys.readouterr().err

@@ -48,6 +48,7 @@ def test_refusals_say_what_to_do_and_leave_no_file(holdfast: Holdfast, front: st
         (["place", "none", "a", "--at", "memory://x"], 1, "--folder"),
         (["place", "none", "a", "--at", "x", "--tls-certificate", "x.pem"], 1, "--tls-ca"),
         (["serve", "none", "--place", "a"], 1, "PLACE=WHERE"),
+        (["serve", "none", "--place", "a=x", "--place", "a=y"], 1, "names a place twice"),
     ]
 
     for arguments, code, sentence in cases:

@@ -16,6 +16,7 @@ from holdfast.continuity.link.frame import Read, Resume
 from holdfast.continuity.listener.listener import Listener
 from holdfast.continuity.machines.comparison import comparison_digest
 from holdfast.continuity.request import Content
+from holdfast.errors import SubscriptionInUse
 from tests.asking_engine import asking_engine
 from tests.listening import Account, bodies, listening
 from tests.waiting import until
@@ -208,6 +209,23 @@ async def test_a_second_listener_of_a_store_is_refused_and_the_first_goes_on(url
 
 
 # --- what engines hear and ask -----------------------------------------------------------------------------------------
+
+
+async def test_a_listener_whose_place_another_of_its_name_takes_ends_and_says_so(url: str, tmp_path: Path) -> None:
+    """Two of them would take the subscription from each other for ever, and call one server in turns."""
+    former, later = Account(), Account()
+    async with (
+        asking_engine(url, Domain(name="shop")) as engine,
+        Listener(url, "shop", "one", call=former, store=tmp_path / "1") as one,
+    ):
+        task = asyncio.create_task(one.run())
+        await engine.until_current("one")
+        async with listening(url, later, tmp_path / "2"):
+            with pytest.raises(SubscriptionInUse, match="another listener of server 'one' was started"):
+                await asyncio.wait_for(task, 30)
+            await bodies(engine, [await engine.send("/1")])
+
+    assert (former.targets, later.targets) == ([], ["/1"])
 
 
 async def test_a_large_answer_comes_in_parts_and_can_be_resumed(url: str, tmp_path: Path) -> None:

@@ -122,3 +122,13 @@ async def test_too_few_places_are_503_before_the_body_is_taken_and_another_front
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
         assert "1 of 2 places" in refused.text
         assert (await http.get("/x")).content == b"19"
+
+
+async def test_a_name_that_is_no_utf8_is_refused_in_words_also_as_the_destination_of_a_move(tmp_path: Path) -> None:
+    async with storing(tmp_path, "a", "b") as files, httpx.AsyncClient(base_url=f"http://{files.front}") as http:
+        await http.put("/x", content=b"x")
+        refused = [await http.put("/%ff", content=b"y"), await http.request("MOVE", "/x", headers={"destination": "/%ff"})]
+
+        assert [each.status_code for each in refused] == [400, 400]
+        assert all("'/%ff' is no name of a file: it is no UTF-8" in each.text for each in refused)
+        assert (await http.get("/x")).content == b"x"

@@ -16,6 +16,8 @@ from holdfast.continuity.storage import definition as register
 from holdfast.continuity.storage.place.objects import CHUNK
 from holdfast.continuity.storage.place.shelf import key_of
 from holdfast.continuity.storage.place_link import PlaceLinks
+from holdfast.continuity.storage.serving import serve_place
+from holdfast.errors import BadSetting, SubscriptionInUse
 from tests.storing import Storing, read, storing
 from tests.waiting import until
 
@@ -281,3 +283,19 @@ async def test_a_place_that_is_dropped_holds_nothing_back_and_copies_when_it_com
         await files.until_current("a", "b", "c")
 
         assert await files.bytes_at("c") == {"x": b"1"}
+
+
+async def test_a_place_whose_name_another_process_takes_ends_and_says_so(tmp_path: Path) -> None:
+    """Two of them would take the subscription from each other for ever, and each would miss writes."""
+    async with storing(tmp_path, "a", "b") as files:
+        former = files.places["a"]
+        async with serve_place(files.url, "files", "a", str(tmp_path / "other")):
+            with pytest.raises(SubscriptionInUse, match="another place 'a' was started"):
+                await asyncio.wait_for(former.failed(), 30)
+
+
+async def test_a_folder_that_cannot_be_made_is_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadSetting, match=r"cannot use the folder .* \(Not a directory\)"):
+        async with serve_place("memory:", "files", "b", str(tmp_path / "file" / "b")):
+            pass

@@ -164,9 +164,12 @@ def listener(
     with packages.needed():
         from holdfast.continuity.listener.listener import Listener
         from holdfast.continuity.listener.server.http_caller import HttpCaller
+    from holdfast.errors import BadSetting
     from holdfast.node.settings import parse_address
     from holdfast.wire.tls import client_context
 
+    if in_doubt == "ask" and not probe:
+        raise BadSetting("--in-doubt ask needs --probe: nobody else can be asked", setting="probe")
     server_log.begin(log_level)
     tls = _answer_tls(tls_ca, tls_certificate, tls_key)
     server_tls = client_context(server_ca, server_certificate, server_key)

@@ -191,7 +191,10 @@ def _places(told: list[str]) -> dict[str, str]:
     parts = [each.partition("=") for each in told]
     if not all(name and where for name, _, where in parts):
         raise BadSetting("--place is PLACE=WHERE, as in a=./a", setting="place")
-    return {name: where for name, _, where in parts}
+    places = {name: where for name, _, where in parts}
+    if len(places) < len(parts):
+        raise BadSetting("--place names a place twice; each has a name of its own", setting="place")
+    return places
 
 
 def _tls(certificate: Path | None, key: Path | None, authority: Path | None, option: str) -> Tls:

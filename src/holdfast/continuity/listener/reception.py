@@ -10,7 +10,7 @@ from holdfast.client.receiving.incoming import Incoming
 from holdfast.continuity.domain import HISTORY, Domain, subscription_of
 from holdfast.continuity.listener.requests_in_order import RequestsInOrder
 from holdfast.continuity.listener.topic_events import TopicEvents
-from holdfast.errors import Closed, Damaged, HoldfastError, NoSuchSubscription
+from holdfast.errors import Closed, Damaged, Detached, HoldfastError, NoSuchSubscription, SubscriptionInUse
 
 log = logging.getLogger("holdfast.continuity")
 
@@ -37,12 +37,12 @@ class Reception:
         newest, waiting = found[HISTORY]["accepted"], found[subscription_of(self._server)]["waiting"]
         return max(0, waiting - (newest - finished))
 
-    async def _subscribed(self) -> Incoming:
+    async def _subscribed(self, take_over: bool = True) -> Incoming:
         name = subscription_of(self._server)
-        return await self._client.subscribe(self._domain.requests, name, take_over=True, credit=self._window).open()
+        return await self._client.subscribe(self._domain.requests, name, take_over=take_over, credit=self._window).open()
 
     async def run(self, events: TopicEvents, requests: RequestsInOrder) -> None:
-        """Receive until the subscription is closed, or gone."""
+        """Receive until the subscription is closed, gone, or taken over by another: two would call the server in turns."""
         while True:
             try:
                 async for batch in self._incoming.batches():
@@ -55,15 +55,21 @@ class Reception:
                 raise
             except HoldfastError as problem:
                 log.warning("server %s receives nothing for the moment: %s", self._server, problem)
-                self._incoming = await self._subscribed_again()
+                self._incoming = await self._subscribed_again(take_over=not isinstance(problem, Detached))
 
-    async def _subscribed_again(self) -> Incoming:
+    async def _subscribed_again(self, take_over: bool) -> Incoming:
+        """After `Detached` nothing is taken over: whoever has the subscription then is a later listener of the same name."""
         while True:
             await asyncio.sleep(AGAIN_SECONDS)
             try:
-                return await self._subscribed()
+                return await self._subscribed(take_over)
             except (NoSuchSubscription, Closed):
                 raise
+            except SubscriptionInUse as problem:
+                raise SubscriptionInUse(
+                    f"another listener of server {self._server!r} was started, and has taken the place of this one; each server "
+                    "has one listener: stop the other, or give this one another --name"
+                ) from problem
             except HoldfastError as problem:
                 log.info("server %s waits for Holdfast: %s", self._server, problem)
 

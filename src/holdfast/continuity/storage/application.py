@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from holdfast.continuity.errors import FileDiffers, NoSuchFile, NotAnswered, NotTaken
 from holdfast.continuity.storage import asgi
@@ -96,7 +96,7 @@ class FrontApplication:
             await self._refuse(send, 405, f"{method} is not taken", {"allow": "GET, HEAD, PUT, DELETE, MOVE"})
 
     async def _move(self, send: Send, name: str, headers: dict[str, str]) -> None:
-        to = unquote(urlsplit(headers.get("destination", "")).path).removeprefix("/")
+        to = asgi.name_in(urlsplit(headers.get("destination", "")).path)
         is_exclusive = headers.get("overwrite", "").upper() == "F"
         if_none_match = ("*",) if is_exclusive else ()
         await self._written(send, await self._store.move(name, to, if_match=_conditions(headers)[0], if_none_match=if_none_match))

@@ -18,7 +18,7 @@ import msgspec
 import uvicorn
 
 from holdfast.continuity.server_certificate import ServerCertificate
-from holdfast.errors import Unavailable
+from holdfast.errors import BadName, Unavailable
 
 # Answers that are under way when a server ends have so long.
 END_SECONDS = 5
@@ -33,9 +33,17 @@ class ClientLeft(Exception):
 
 
 def path_of(scope: Scope) -> str:
-    """The path as it is meant, without its first slash. ValueError if it is no UTF-8."""
+    """The path as it is meant, without its first slash. BadName if it is no UTF-8."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
-    return unquote(raw.partition(b"?")[0].decode("ascii"), errors="strict").removeprefix("/")
+    return name_in(raw.partition(b"?")[0].decode("ascii"))
+
+
+def name_in(path: str) -> str:
+    """The name of a file that a path means. BadName if it is no UTF-8."""
+    try:
+        return unquote(path, errors="strict").removeprefix("/")
+    except UnicodeDecodeError as problem:
+        raise BadName(f"{path!r:.80} is no name of a file: it is no UTF-8; write it in UTF-8, with % where needed") from problem
 
 
 def query_of(scope: Scope) -> dict[str, str]:

@@ -5,12 +5,14 @@
                     └─ other ──▶ uvicorn's cycle ──▶ Application (ASGI) ──▶ engine
 
 A request is plain if it is HTTP/1.1 on a connection that is kept, has no body over BODY_BYTES_MAX or of unknown length, asks for
-no stream, no upgrade and no `100 Continue`, and follows no request that is still being answered. That is nearly every one; the
-rest is rare, and uvicorn does it well. A read to all servers needs no task: the link of the listener that answers first calls
-`_over`, which writes. This is most of what an engine can save on a request (docs/performance.md).
+no stream, no upgrade and no `100 Continue`, and follows no request that is still being answered, on a connection whose client
+takes what is written. That is nearly every one; the rest is rare, and uvicorn does it well. A read to all servers needs no task:
+the link of the listener that answers first calls `_over`, which writes. This is most of what an engine can save on a request
+(docs/performance.md).
 
 Reading, keep-alive, limits of the socket and the orderly end are uvicorn's. A plain request is its `cycle` while it lasts, so
-that uvicorn knows when a connection may be closed.
+that uvicorn knows when a connection may be closed. Trailers are no headers: a client could put there what a proxy before the
+engine keeps out of its headers, so they are left out.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from uvicorn.server import ServerState
 
 from holdfast.continuity.engine import passed_headers
 from holdfast.continuity.engine.application import Application, Refusal
-from holdfast.continuity.engine.plain.written_answer import chunked, head_of, refusal, refusal_of, whole
+from holdfast.continuity.engine.plain.written_answer import chunked, head_of, refusal_of, unwritable, whole
 from holdfast.continuity.engine.under_way import AnswerCut, Transaction
 from holdfast.continuity.errors import NotAnswered, NotTaken, ReEntry
 from holdfast.continuity.request import Headers
@@ -34,6 +36,8 @@ log = logging.getLogger("holdfast.continuity")
 
 # uvicorn stops reading at this size until somebody takes what came: a larger body goes the long way.
 BODY_BYTES_MAX = 64 << 10
+# httptools takes no longer URL apart: the long way refuses it.
+TARGET_BYTES_MAX = 65535
 # Headers that may make a request other than plain. `accept` and `content-length` do so by their values.
 _NOT_PLAIN = frozenset((b"upgrade", b"expect", b"transfer-encoding", b"holdfast-transaction"))
 _BY_VALUE = frozenset((b"accept", b"content-length"))
@@ -73,7 +77,7 @@ class PlainProtocol(HttpToolsProtocol):
         assert isinstance(application, Application)
         self._application = application
         self._engine = application.engine
-        self._is_plain = self._is_special = False
+        self._is_plain = self._is_special = self._is_head_over = False
         self._chunks: list[bytes] = []
         self._is_idle = False
         self._idle_since = 0.0
@@ -88,9 +92,11 @@ class PlainProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self.url = b""
         self.headers = []
-        self.expect_100_continue = self._is_plain = self._is_special = False
+        self.expect_100_continue = self._is_plain = self._is_special = self._is_head_over = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._is_head_over:  # a trailer
+            return
         name = name.lower()
         self.headers.append((name, value))
         if name in _NOT_PLAIN or (name in _BY_VALUE and _is_special(name, value)):
@@ -100,11 +106,15 @@ class PlainProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         parser, url = self.parser, self.url
+        self._is_head_over = True
         self._is_plain = (
             not self._is_special
             and (self.cycle is None or self.cycle.response_complete)
             and url[:1] == b"/" != url[1:2]
             and b"#" not in url
+            and url[-1:] != b"?"
+            and len(url) <= TARGET_BYTES_MAX
+            and not self.flow.write_paused
             and parser.get_http_version() == "1.1"
             and parser.should_keep_alive()
             and not self._engine.is_stream(parser.get_method().decode("ascii"), url.decode("latin-1"))
@@ -141,7 +151,7 @@ class PlainProtocol(HttpToolsProtocol):
             passed = passed_headers.of_request(headers, body)
             transaction = self._engine.begin_read(method, target, passed, body, cycle.session)
         except (Refusal, ReEntry, NotTaken) as problem:
-            return self._end(cycle, refusal_of(problem))
+            return self._end(cycle, refusal_of(cycle.method, problem))
         if transaction is None:
             return self._run(self._submit(cycle, target, passed, body, key, number))
         read = transaction
@@ -153,7 +163,7 @@ class PlainProtocol(HttpToolsProtocol):
         try:
             self._engine.answered(read, cycle.session)
         except (NotTaken, NotAnswered) as problem:
-            self._end(cycle, refusal_of(problem))
+            self._end(cycle, refusal_of(cycle.method, problem))
         else:
             self._answer(cycle, read, read.number)
 
@@ -165,7 +175,7 @@ class PlainProtocol(HttpToolsProtocol):
                 cycle.method, target, headers, body, session=cycle.session, key=key, number=number
             )
         except (ReEntry, NotTaken, NotAnswered) as problem:
-            self._end(cycle, refusal_of(problem))
+            self._end(cycle, refusal_of(cycle.method, problem))
         else:
             self._answer(cycle, transaction, number)
 
@@ -177,12 +187,15 @@ class PlainProtocol(HttpToolsProtocol):
         else:
             self._engine.leave(number)
             written = whole(cycle.method, transaction.head.status, passed_headers.of_answer(transaction, number), body)
-            self._end(cycle, written if written is not None else refusal(502, "a header of the answer cannot be written"))
+            self._end(cycle, written if written is not None else unwritable(cycle.method))
 
     async def _stream(self, cycle: PlainCycle, transaction: Transaction, number: str) -> None:
         """Hand an answer on. One that is cut short ends the connection, so that the client cannot take it for whole."""
         try:
             head, left = head_of(cycle.method, transaction.head.status, passed_headers.of_answer(transaction, number))
+            if head is None:
+                self._end(cycle, unwritable(cycle.method))
+                return
             self.transport.write(head)
             async for chunk in transaction.chunks():
                 if left is not None:

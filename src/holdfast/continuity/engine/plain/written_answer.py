@@ -23,17 +23,15 @@ def whole(method: str, status: int, headers: Headers, body: bytes) -> bytes | No
     return head + body if head is not None else None
 
 
-def head_of(method: str, status: int, headers: Headers) -> tuple[bytes, int | None]:
-    """The head of an answer whose body is to come, and the length of that; None if it comes in chunks."""
+def head_of(method: str, status: int, headers: Headers) -> tuple[bytes | None, int | None]:
+    """The head of an answer whose body is to come, None if it cannot be written; and the length of that body, None if it comes in
+    chunks."""
     length = next((int(value) for name, value in headers if name == b"content-length" and value.isdigit()), None)
     if length is None and (method == "HEAD" or status in _WITHOUT_BODY):
         length = 0
     elif length is None:
         headers = [*headers, (b"transfer-encoding", b"chunked")]
-    head = _head(status, headers)
-    if head is None:
-        return refusal(502, "a header of the answer cannot be written"), -1
-    return head, length
+    return _head(status, headers), length
 
 
 def chunked(body: bytes) -> bytes:
@@ -51,16 +49,22 @@ def _head(status: int, headers: Headers) -> bytes | None:
     return head + b"\r\n\r\n"
 
 
-def refusal(status: int, sentence: str, headers: Headers | None = None) -> bytes:
-    body = f"{sentence}\n".encode()
-    told = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(body)), *(headers or [])]
-    return (_head(status, told) or b"") + body
-
-
-def refusal_of(problem: Refusal | ReEntry | NotTaken | NotAnswered) -> bytes:
+def refusal_of(method: str, problem: Refusal | ReEntry | NotTaken | NotAnswered) -> bytes:
     """What the client is told when there is no answer for it, as `application` says it."""
     if isinstance(problem, NotTaken):
-        return refusal(503, problem.sentence, [(b"retry-after", b"%d" % problem.retry_after)])
+        return _refusal(method, 503, problem.sentence, [(b"retry-after", b"%d" % problem.retry_after)])
     if isinstance(problem, NotAnswered):
-        return refusal(problem.status, problem.sentence, passed_headers.of_problem(problem))
-    return refusal(508 if isinstance(problem, ReEntry) else problem.status, problem.sentence)
+        return _refusal(method, problem.status, problem.sentence, passed_headers.of_problem(problem))
+    return _refusal(method, 508 if isinstance(problem, ReEntry) else problem.status, problem.sentence, [])
+
+
+def unwritable(method: str) -> bytes:
+    return _refusal(method, 502, "a header of the answer cannot be written", [])
+
+
+def _refusal(method: str, status: int, sentence: str, headers: Headers) -> bytes:
+    """The answer to HEAD has no body: its client would take that for the beginning of the next answer."""
+    body = f"{sentence}\n".encode()
+    told = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(body)), *headers]
+    head = _head(status, told) or b""
+    return head if method == "HEAD" else head + body

@@ -12,6 +12,9 @@ servers see the same one, and the server's own address if the client named none.
 CallFailed says that there is no answer, and whether the server may have seen the request (`server_connection`). A request that
 cannot be written as HTTP, such as one with a line break in a header, is answered with 400 here, alike at every listener.
 
+A server that does not read the body of a request takes it for the next request. Where that is likely, after a body that the
+method usually has not or that was answered with an error, the connection is not used again.
+
 Bounds: `connections_max` connections, others wait; one that was idle for IDLE_SECONDS_MAX is not used again; a whole answer has
 at most `answer_max` bytes, one that is streamed any number.
 """

@@ -35,6 +35,7 @@ BUFFER_BYTES = 256 << 10
 # Bytes of status line and headers, trailers included.
 HEAD_BYTES_MAX = 256 << 10
 _WITHOUT_BODY = frozenset((204, 304))
+_WITH_BODY = (b"POST ", b"PUT ", b"PATCH ")
 
 
 class CallFailed(Exception):
@@ -100,6 +101,7 @@ class ServerConnection(asyncio.Protocol):
         self._head_bytes = 0
         self._is_head_request = False
         self._is_delimited = True
+        self._has_body = self._has_odd_body = False  # of the request; odd: its method usually has none
         self._is_kept = False
         self._is_over = True  # no exchange is under way
         self._failure: CallFailed | None = None
@@ -120,6 +122,8 @@ class ServerConnection(asyncio.Protocol):
         self._buffered, self._body_max = 0, body_max
         self._headers, self._head_bytes, self.head = [], 0, None
         self._is_head_request, self._is_over, self._is_kept = is_head, False, False
+        self._has_body = request.find(b"\r\n\r\n") + 4 < len(request)
+        self._has_odd_body = self._has_body and not request.startswith(_WITH_BODY)
         cast(asyncio.Transport, self._transport).write(request)
 
     async def until_head(self) -> Head:
@@ -287,6 +291,8 @@ class ServerConnection(asyncio.Protocol):
         length = 0 if is_empty else -1 if is_chunked else int(found.get(b"content-length", -1))
         self._is_delimited = is_empty or is_chunked or length >= 0
         self._is_kept = self._is_delimited and (parser.should_keep_alive() or self._is_kept_after_head(parser, found))
+        if self._has_odd_body or (self._has_body and status >= 400):
+            self._is_kept = False  # it may not have read the body, and would take it for the next request
         self.head = Head(status, passed_on(self._headers), length)
         if self._is_head_request:  # the parser would wait for the body that the length announces
             self._is_over = True

@@ -29,8 +29,14 @@ class PlaceFolder:
         self.path = folder_of(at) or folder
         if self.path is None:
             raise BadSetting(f"place {place!r} is at {at}: say in which folder its catalog is, with --folder", setting="folder")
-        self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as problem:
+            raise BadSetting(
+                f"place {place!r} cannot use the folder {self.path} ({problem.strerror}); name one that this user may write",
+                setting="at",
+            ) from problem
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

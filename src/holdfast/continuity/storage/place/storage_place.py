@@ -39,7 +39,7 @@ from holdfast.continuity.storage.place.place_folder import PlaceFolder
 from holdfast.continuity.storage.place.supply import Supply
 from holdfast.continuity.storage.place_link import LinkBroken, PlaceLinks
 from holdfast.continuity.storage.places import Places
-from holdfast.errors import Closed, HoldfastError, NoSuchSubscription, SubscriptionRemoved
+from holdfast.errors import Closed, Detached, HoldfastError, NoSuchSubscription, SubscriptionInUse, SubscriptionRemoved
 
 log = logging.getLogger("holdfast.continuity")
 
@@ -184,16 +184,23 @@ class StoragePlace:
     # --- receiving ------------------------------------------------------------------------------------------------------
 
     async def _live(self) -> None:
-        """Begin, receive, and begin anew if the subscription is gone."""
+        """Begin, receive, and begin anew if the subscription is gone. End if a later process has it: each would miss writes."""
+        take_over = True
         while True:
             try:
                 await self._begin()
-                await self._receive()
+                await self._receive(take_over)
             except (NoSuchSubscription, SubscriptionRemoved):
                 log.warning("place %s: its writes were not kept for it any more; it copies from another place", self.name)
             except Closed:
                 return
+            except SubscriptionInUse as problem:
+                raise SubscriptionInUse(
+                    f"another place {self.name!r} was started, and has taken the place of this one; stop it, or give this one "
+                    "another name"
+                ) from problem
             except HoldfastError as problem:
+                take_over = not isinstance(problem, Detached)
                 log.warning("place %s receives nothing for the moment: %s", self.name, problem)
                 await asyncio.sleep(AGAIN_SECONDS)
 
@@ -252,10 +259,10 @@ class StoragePlace:
             return True
         return False
 
-    async def _receive(self) -> None:
+    async def _receive(self, take_over: bool) -> None:
         intake = Intake(self.catalog.passing_until)
         name = register.subscription_of(self.name)
-        incoming: Incoming = self.client.subscribe(self.definition.writes, name, take_over=True, credit=WINDOW)
+        incoming: Incoming = self.client.subscribe(self.definition.writes, name, take_over=take_over, credit=WINDOW)
         async with incoming:
             async for batch in incoming.batches():
                 await self._take(intake, list(batch))

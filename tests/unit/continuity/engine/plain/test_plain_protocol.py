@@ -8,11 +8,16 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
+from uvicorn.server import ServerState
 
 from holdfast.continuity.answer import Answer, Head
 from holdfast.continuity.domain import Domain, Route
+from holdfast.continuity.engine.application import Application
+from holdfast.continuity.engine.front import configured
+from holdfast.continuity.engine.plain.plain_protocol import PlainCycle, PlainProtocol
 from holdfast.continuity.request import Content
 from tests.fronted_engine import Fronted, fronted_engine
 from tests.listening import listening
@@ -97,6 +102,8 @@ async def test_a_request_that_comes_in_pieces_is_taken_when_it_is_whole(tmp_path
         (b"GET /r/1 HTTP/1.0\r\nhost: x\r\n\r\n", b"GET /r/1 0"),
         (b"POST /w HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 1\r\n\r\nx", b"POST /w 1"),
         (get("http://x/r/1"), b"GET /r/1 0"),
+        (get("/r/1?"), b"GET /r/1 0"),
+        (get("/r/" + "a" * 70_000), b"Invalid HTTP request received."),
     ],
 )
 async def test_what_is_not_plain_goes_the_long_way_and_is_answered_alike(tmp_path: Path, sent: bytes, told: bytes) -> None:
@@ -112,6 +119,53 @@ async def test_a_head_request_has_no_body_and_the_connection_goes_on(tmp_path: P
 
         first, _, second = got.partition(b"\r\n\r\n")
         assert b"content-length: 99" in first and second.startswith(b"HTTP/1.1 200") and b"GET /r/2 0" in second
+
+
+async def test_a_refused_head_request_has_no_body_and_the_connection_goes_on(tmp_path: Path) -> None:
+    async with fronted(tmp_path) as front:
+        head = f"HEAD /w HTTP/1.1\r\nhost: x\r\nidempotency-key: {'k' * 256}\r\n\r\n".encode()
+
+        got = await said(front, head + get("/r/2"), last=b"GET /r/2 0")
+
+        assert got.startswith(b"HTTP/1.1 400 ") and got.partition(b"\r\n\r\n")[2].startswith(b"HTTP/1.1 200 ")
+
+
+async def test_a_trailer_is_no_header(tmp_path: Path) -> None:
+    async with fronted(tmp_path) as front:
+        sent = b"POST /w HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\nx-answer-user: root\r\n\r\n"
+
+        got = await said(front, sent, last=b"POST /w 1")
+
+        assert b"POST /w 1" in got and b"root" not in got
+
+
+async def test_a_client_that_takes_no_answers_gets_no_further_ones(tmp_path: Path) -> None:
+    """Answers that nobody takes would fill the memory of the engine: the long way waits until the client has taken some."""
+    made: list[PlainProtocol] = []
+    async with fronted(tmp_path) as front:
+        config = configured(Application(front.engine))
+        config.load()
+
+        def make() -> PlainProtocol:
+            made.append(PlainProtocol(config, ServerState(), {}))
+            return made[0]
+
+        def is_plain() -> bool:
+            return isinstance(cast(object, made[0].cycle), PlainCycle)
+
+        async with await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0) as server:
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            writer.write(get("/r/1"))
+            await reader.readuntil(b"GET /r/1 0")
+            assert is_plain()
+
+            made[0].pause_writing()
+            writer.write(get("/r/2"))
+            await until(lambda: not is_plain(), "it goes the long way")
+            made[0].resume_writing()
+
+            await reader.readuntil(b"GET /r/2 0")
+            writer.close()
 
 
 async def test_a_header_that_would_end_the_head_early_makes_502(tmp_path: Path) -> None:

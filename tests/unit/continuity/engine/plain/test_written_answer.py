@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.continuity.engine.application import Refusal
-from holdfast.continuity.engine.plain.written_answer import chunked, head_of, refusal_of, whole
+from holdfast.continuity.engine.plain.written_answer import chunked, head_of, refusal_of, unwritable, whole
 from holdfast.continuity.errors import NotAnswered, NotTaken, ReEntry
 
 
@@ -31,12 +31,18 @@ def test_a_body_that_is_to_come_has_its_length_or_comes_in_chunks() -> None:
 @pytest.mark.parametrize("value", [b"a\r\nset-cookie: x", b"a\nb", b"a\rb", b"a\0b"])
 def test_a_header_that_would_end_the_head_early_is_not_written(value: bytes) -> None:
     assert whole("GET", 200, [(b"a", value)], b"") is None
-    assert head_of("GET", 200, [(b"a", value)])[0].startswith(b"HTTP/1.1 502 ")
+    assert head_of("GET", 200, [(b"a", value)])[0] is None
+    assert unwritable("GET").startswith(b"HTTP/1.1 502 ")
 
 
 def test_each_problem_has_its_status_and_what_the_client_needs_to_repeat() -> None:
-    assert b"\r\nretry-after: 3\r\n" in refusal_of(NotTaken("later", retry_after=3))
-    told = refusal_of(NotAnswered(504, "no answer", "t-1", "k-1"))
+    assert b"\r\nretry-after: 3\r\n" in refusal_of("GET", NotTaken("later", retry_after=3))
+    told = refusal_of("GET", NotAnswered(504, "no answer", "t-1", "k-1"))
     assert told.startswith(b"HTTP/1.1 504 ") and b"\r\nholdfast-transaction: t-1\r\nholdfast-key: k-1\r\n" in told
-    assert refusal_of(ReEntry("itself")).startswith(b"HTTP/1.1 508 ")
-    assert refusal_of(Refusal(400, "too long")).endswith(b"\r\n\r\ntoo long\n")
+    assert refusal_of("GET", ReEntry("itself")).startswith(b"HTTP/1.1 508 ")
+    assert refusal_of("GET", Refusal(400, "too long")).endswith(b"\r\n\r\ntoo long\n")
+
+
+def test_a_refusal_of_a_head_request_has_no_body() -> None:
+    for written in (refusal_of("HEAD", NotTaken("later", retry_after=3)), unwritable("HEAD")):
+        assert b"\r\ncontent-length: " in written and written.endswith(b"\r\n\r\n")

@@ -144,3 +144,23 @@ async def test_it_calls_uvicorn_over_tcp_and_over_a_unix_socket(tmp_path: Path) 
 
 def test_an_idle_connection_is_given_up_before_the_shortest_keep_alive_of_common_servers() -> None:
     assert http_caller.IDLE_SECONDS_MAX < 2
+
+
+@pytest.mark.parametrize(
+    ("method", "said", "connections"),
+    [
+        ("GET", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 3),
+        ("DELETE", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 3),
+        ("POST", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 1),
+        ("POST", b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno", 3),
+    ],
+)
+async def test_a_connection_is_not_used_again_after_a_body_that_the_server_may_not_have_read(
+    method: str, said: bytes, connections: int
+) -> None:
+    """The server would take it for the next request, and do what no other server does."""
+    async with raw_http_server(saying(said)) as server, HttpCaller(server.url) as caller:
+        for _ in range(3):
+            await caller.call(Content(method, "/", [], b"POST /evil HTTP/1.1\r\n\r\n"))
+
+        assert server.connections == connections
