@@ -11,7 +11,7 @@ import pytest
 from holdfast.continuity import request
 from holdfast.continuity.answer import Answer, Head
 from holdfast.continuity.domain import Domain, KeyRule
-from holdfast.continuity.errors import StoreInUse
+from holdfast.continuity.errors import StoreDamaged, StoreInUse
 from holdfast.continuity.link.frame import Read, Resume
 from holdfast.continuity.listener.listener import Listener
 from holdfast.continuity.machines.comparison import comparison_digest
@@ -206,6 +206,20 @@ async def test_a_second_listener_of_a_store_is_refused_and_the_first_goes_on(url
             await Listener(url, "shop", "one", call=Account(), store=tmp_path / "s").open()
 
         assert (await engine.answer(await engine.send())).body == b"1"
+
+
+async def test_a_listener_that_lost_its_store_is_refused_and_calls_nothing_twice(url: str, tmp_path: Path) -> None:
+    """It would not know the keys that its server has served."""
+    account = Account()
+    async with asking_engine(url, Domain(name="shop")) as engine:
+        async with listening(url, account, tmp_path / "1"):
+            assert (await engine.answer(await engine.send(key="k"))).body == b"1"
+        with pytest.raises(StoreDamaged, match="is empty, and events of its subscription were finished before.*--reset"):
+            await Listener(url, "shop", "one", call=account, store=tmp_path / "2").open()
+
+        async with listening(url, account, tmp_path / "1"):
+            assert (await engine.answer(await engine.send(key="k"))).body == b"1"
+    assert len(account.targets) == 1
 
 
 # --- what engines hear and ask -----------------------------------------------------------------------------------------

@@ -60,6 +60,7 @@ def add_to(app: typer.Typer) -> None:
         [
             "holdfast store create files --place a --place b",
             "holdfast store create archive --place north --place south --place east --places-min 2 --small-bytes 16384",
+            "holdfast store create scratch --place here --place there --places-min 1",
         ],
     ),
 )
@@ -132,7 +133,7 @@ def drop(name: StoreName, place: PlaceName, url: Url = URL_DEFAULT, timeout: Tim
     "delete",
     **help_text.described(
         "Delete a file store. The bytes at its places stay where they are.",
-        ["holdfast store delete archive", "holdfast store delete archive --force"],
+        ["holdfast store delete archive", "holdfast store delete scratch --force"],
         changed={1: "refused: there is no such store, or writes wait in it and --force was not said"},
     ),
 )

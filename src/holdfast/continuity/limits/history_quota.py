@@ -10,11 +10,13 @@
                       is given up
     FORCED            the same                                          each current server whose newest one is NEWER of the
                                                                         quota old
-    the quota         current servers that have a snapshot. Others      the same
-                      need one of another server from then on
+    the quota         current servers that have a snapshot to which     the same
+                      the history reaches back. Others need one of
+                      another server from then on
 
 A server keeps two snapshots. So one is forced at three quarters of the quota, and the next at the quota: then the older one goes,
-and the history is given up to the newer. The history itself is never removed. If no current server can take a snapshot, it grows,
+and the history is given up to the newer. A server that comes back meanwhile holds the history until it has taken its next one:
+that is NEWER of the quota more. The history itself is never removed. If no current server can take a snapshot, it grows,
 and the log says so: in the end the journal is full, and the domain answers 503.
 
 Pure: it sees what the membership and the subscriptions say.
@@ -52,9 +54,11 @@ class Judgement(NamedTuple):
 
 
 def judge(
-    members: Mapping[str, Member], limit: HistoryLimit, held: Held, server: str, since_snapshot: Held, can_take: bool
-) -> Judgement:
-    """`since_snapshot`: what came after this server's newest snapshot; `can_take`: it has a command for that."""
+    members: Mapping[str, Member], limit: HistoryLimit, held: Held, server: str, since_snapshot: Held, can_take: bool,
+    begins_after: int = 0,
+) -> Judgement:  # fmt: skip
+    """`since_snapshot`: what came after this server's newest snapshot; `can_take`: it has a command for that; `begins_after`: the
+    history was given up to this place."""
     part = held.part_of(limit)
     everyone = min((each.snapshot for each in members.values()), default=0)
     if part < FORCED:
@@ -63,9 +67,12 @@ def judge(
     is_forced = can_take and is_current and since_snapshot.part_of(limit) >= NEWER
     if part < 1.0:
         return Judgement(everyone, is_forced)
-    current = [each.snapshot for each in members.values() if each.state == "current" and each.role == "server" and each.snapshot]
-    if current:
-        return Judgement(max(everyone, min(current)), is_forced)
+    servers = [each for each in members.values() if each.state == "current" and each.role == "server"]
+    usable = [each.snapshot for each in servers if each.snapshot and each.snapshot >= begins_after]
+    if usable:
+        return Judgement(max(everyone, min(usable)), is_forced)
+    if any(each.snapshot for each in servers):  # the history does not reach back to them: others are on their way
+        return Judgement(everyone, is_forced)
     problem = (
         f"the history is at its quota ({held.events} events, {held.bytes} bytes), and no current server has a snapshot;"
         " start its listener with --snapshot, or raise history_max"

@@ -105,10 +105,11 @@ class Rebuild:
         return Store.open(self._folder, self._domain.name, self._server, boot, self._domain.answers_bytes)
 
     async def _ensure_subscription(self, is_new: bool) -> str:
-        """Make the subscription of a new server. Why it must be rebuilt, if it is not new and its subscription is gone."""
+        """Make the subscription of a new server. Why it must be rebuilt, if its subscription is gone, or its store is."""
         topic, name = self._domain.requests, subscription_of(self._server)
-        if any(each["name"] == name for each in await self._client.subscriptions(topic)):
-            return ""
+        found = next((each for each in await self._client.subscriptions(topic) if each["name"] == name), None)
+        if found is not None:
+            return self._store_lost() if is_new and found["confirmed"] else ""
         if self.is_possible and not (is_new and self.snapshots.newest() is None):
             return "its subscription is gone, and events with it"
         if not is_new:
@@ -119,6 +120,16 @@ class Rebuild:
         except NoSuchSubscription:
             await self._client.create_subscription(topic, name)
         return ""
+
+    def _store_lost(self) -> str:
+        """What the server was called with is not known, nor which keys are: it could be called with a request twice."""
+        reason = f"the store of server {self._server!r} is empty, and events of its subscription were finished before"
+        if not self.is_possible:
+            raise StoreDamaged(
+                f"{reason}; start its listener with the --store that it had, with --reset, which rebuilds the server, or give a"
+                " new server another --name"
+            )
+        return reason
 
     async def tell(self, reason: str) -> None:
         """Say in the topic that the server is behind, which is a fact, and that it is rebuilt."""

@@ -77,7 +77,9 @@ class Upkeep:
         """Have a snapshot taken if the history needs one, and give up what nobody needs."""
         watch, begins_after = self._removal.watch, await history.begins_after(self._client, self._domain)
         held, since = (Held(*watch.lag(place, now)[:2]) for place in (begins_after, self._snapshots.last_place))
-        found = judge(self._membership.members, self._domain.history_max, held, self._server, since, self._snapshots.can_take)
+        found = judge(
+            self._membership.members, self._domain.history_max, held, self._server, since, self._snapshots.can_take, begins_after
+        )
         if found.is_forced:
             self._snapshots.want(now)
         if found.problem and not self._problem:
