@@ -214,7 +214,7 @@ async def test_a_listener_that_lost_its_store_is_refused_and_calls_nothing_twice
     async with asking_engine(url, Domain(name="shop")) as engine:
         async with listening(url, account, tmp_path / "1"):
             assert (await engine.answer(await engine.send(key="k"))).body == b"1"
-        with pytest.raises(StoreDamaged, match="is empty, and events of its subscription were finished before.*--reset"):
+        with pytest.raises(StoreDamaged, match=r"is empty, and events of its subscription were finished before.*--reset"):
             await Listener(url, "shop", "one", call=account, store=tmp_path / "2").open()
 
         async with listening(url, account, tmp_path / "1"):

@@ -110,9 +110,9 @@ def add_to(app: typer.Typer) -> None:
             "Run the listener of one server until SIGTERM or SIGINT; it prints a line when it has joined the domain.",
             [
                 "holdfast listener --domain shop --server http://127.0.0.1:9001 --name a --store ./a",
-                "holdfast listener --domain shop --server http://127.0.0.1:9001 --name a --reset ./reset.sh "
+                "holdfast listener --domain shop --server http://127.0.0.1:9001 --name a --store ./a --reset ./reset.sh "
                 "--snapshot ./snapshot.sh --snapshot-every 3600s",
-                "holdfast listener --domain shop --server http://127.0.0.1:9001 --name a --egress 127.0.0.1:9901",
+                "holdfast listener --domain shop --server http://127.0.0.1:9001 --name a --store ./a --egress 127.0.0.1:9901",
                 "holdfast listener --domain shop --server http+unix:///run/shop.sock --name b --site north --role shadow",
             ],
             changed={
