@@ -36,7 +36,7 @@ BENCH = "holdfast bench"
 OF_A_DOMAIN = {
     "holdfast effects": "carrying effects out",
     "holdfast engine": "taking requests on",
-    "holdfast listener": "server a has joined",
+    "holdfast listener": "server ",
     "holdfast store place": "place ",
     "holdfast store serve": "taking requests on",
 }
