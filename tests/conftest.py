@@ -36,7 +36,7 @@ HEAVY = {
     "tests/faults": "faults",
     "tests/examples": "examples",
 }
-# Spark computes, faults wait for processes and disks: side by side they take least. The many short files come last, so that all
+# Spark computes, faults wait for processes and disks: side by side they take least. The many short files come last, so that both
 # processes end at about the same time.
 ORDER = ["programs of Spark", "faults", "a session of Spark", "examples"]
 
