@@ -79,7 +79,7 @@ class LazyConfirm:
             self._new = 0
             pending = self._store.sync_begin(self._newest() + RESERVED)
             try:
-                await asyncio.get_running_loop().run_in_executor(None, self._store.sync_now, pending)
+                await _in_thread(self._store.sync_now, pending)
             finally:
                 self._store.sync_end(pending)
             await self._confirm_up_to(pending.mark.finished)
@@ -88,7 +88,7 @@ class LazyConfirm:
     async def copy_store(self, folder: Path) -> None:
         """Copy the store, for a snapshot. Nothing is synced, confirmed or given up meanwhile."""
         async with self._turn:
-            await asyncio.get_running_loop().run_in_executor(None, self._store.copy_to, folder)
+            await _in_thread(self._store.copy_to, folder)
 
     async def _confirm_up_to(self, place: int) -> None:
         while self._finished and self._finished[0][0] <= place:
@@ -99,7 +99,17 @@ class LazyConfirm:
 
     async def _give_up_bodies(self) -> None:
         while (number := self._store.surplus()) is not None:
-            await asyncio.get_running_loop().run_in_executor(None, self._store.write_keys, number)
+            await _in_thread(self._store.write_keys, number)
             self._store.drop(number)
         for old in self._store.forgettable(self._forgotten_us()):
-            await asyncio.get_running_loop().run_in_executor(None, self._store.forget, old)
+            await _in_thread(self._store.forget, old)
+
+
+async def _in_thread(work: Callable[..., object], *arguments: object) -> None:
+    """Do this in a thread. Whoever is cancelled waits until it is done: the next must not write the same files beside it."""
+    running = asyncio.get_running_loop().run_in_executor(None, work, *arguments)
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait((running,))
+        raise
