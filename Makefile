@@ -54,7 +54,7 @@ demo-relay: $(STAMPS)/run ## see a branch office behind a thin line: its relay k
 TESTS ?= tests
 WORKERS ?= 2
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
-test: $(STAMPS)/dev $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/packages ## show that every promise holds: eight to ten minutes on two cores
+test: $(STAMPS)/dev $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/packages ## show that every promise holds: about twelve minutes on two cores
 	$(PYTEST) --durations=20 $(TESTS)
 
 # How much each test then tries is decided in tests/effort.py, which also says how to replay a failure.
