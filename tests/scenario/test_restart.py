@@ -79,7 +79,7 @@ async def test_what_is_replayed_after_a_crash_stays_short_while_nobody_confirms(
     assert fetched == []  # nothing of what everybody still needs is read to be carried
 
     server = await start(tmp_path / "data")
-    assert server.node.messages.replayed < 600  # of 1,000: a snapshot takes a while on a busy machine
+    assert server.node.messages.replayed < 300
     async with holdfast.connect(server.url) as client:
         assert await drain(client, 1000) == list(range(1000))
     await server.close()
