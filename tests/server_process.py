@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import resource
 import signal
 import socket
@@ -19,9 +21,12 @@ SMALL_QUERY = "?" + "&".join(f"{name}={size}" for name, size in SMALL.items())
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Find a port that the system gives to nobody by itself: another test's connection could have it before the server starts."""
+    while True:
+        port = random.SystemRandom().randrange(10_000, 32_000)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def _small(options: tuple[str, ...]) -> list[str]:
