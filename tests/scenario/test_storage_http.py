@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
 from collections.abc import AsyncIterator
@@ -33,6 +34,17 @@ async def test_a_file_is_put_looked_at_read_in_parts_and_deleted(tmp_path: Path)
         assert (await http.delete("/r/größe.bin")).status_code == 204
         assert (await http.delete("/r/größe.bin")).status_code == 404
         assert (await http.get("/r/größe.bin")).status_code == 404
+
+
+async def test_a_body_in_an_unknown_coding_is_refused_and_nothing_is_put(tmp_path: Path) -> None:
+    async with storing(tmp_path, "a", "b") as files, httpx.AsyncClient(base_url=f"http://{files.front}") as http:
+        reader, writer = await asyncio.open_connection(*files.front.split(":"))  # httpx sends no such request
+        writer.write(b"PUT /x HTTP/1.1\r\nhost: x\r\ntransfer-encoding: gzip, chunked\r\n\r\n1\r\na\r\n0\r\n\r\n")
+
+        assert (await reader.readline()).startswith(b"HTTP/1.1 501 ")
+        assert b"gzip, chunked is not understood" in await reader.readuntil(b"or chunked\n")
+        writer.close()
+        assert (await http.get("/x")).status_code == 404
 
 
 async def test_ranges_are_206_and_416_and_a_range_of_another_file_gives_the_whole(tmp_path: Path) -> None:

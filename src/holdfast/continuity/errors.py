@@ -122,6 +122,12 @@ class FileStoreExists(Refused):
     code = "file-store-exists"
 
 
+class NoSuchPlace(Refused):
+    """The file store has no place of this name. `holdfast store status` lists those that it has."""
+
+    code = "no-such-place"
+
+
 class PlaceInUse(Refused):
     """Another process uses the folder of this place. Stop that one, or use another folder."""
 

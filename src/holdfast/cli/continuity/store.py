@@ -9,7 +9,7 @@ import typer
 from holdfast.cli import help_text
 from holdfast.cli.continuity import store_files, store_programs
 from holdfast.cli.continuity.store_programs import PlaceName, StoreName
-from holdfast.cli.options import URL_DEFAULT, Json, Timeout, Url
+from holdfast.cli.options import URL_DEFAULT, IfExists, Json, Timeout, Url
 from holdfast.cli.question import ask
 
 if TYPE_CHECKING:
@@ -113,18 +113,28 @@ def status(name: StoreName, url: Url = URL_DEFAULT, timeout: Timeout = None, jso
     "drop",
     **help_text.described(
         "Drop a place: no writes wait for it any more. If it comes back, it copies from another place.",
-        ["holdfast store drop files c", "holdfast store drop files c --json"],
-        changed={0: "done; also if there was no such place"},
+        ["holdfast store drop files c", "holdfast store drop files c --if-exists --json"],
+        changed={1: "refused: there is no such store, or no such place and --if-exists was not said"},
     ),
 )
-def drop(name: StoreName, place: PlaceName, url: Url = URL_DEFAULT, timeout: Timeout = None, json: Json = False) -> None:
+def drop(
+    name: StoreName,
+    place: PlaceName,
+    if_exists: IfExists = False,
+    url: Url = URL_DEFAULT,
+    timeout: Timeout = None,
+    json: Json = False,
+) -> None:
     from holdfast.cli.output import show
+    from holdfast.continuity.errors import NoSuchPlace
     from holdfast.continuity.storage import definition as register
 
     async def work(client: Client) -> bool:
         return await register.drop_place(client, await register.read(client, name), place)
 
     was_there = ask(url, timeout, work)
+    if not was_there and not if_exists:
+        raise NoSuchPlace(f"file store {name!r} has no place {place!r}; `holdfast store status {name}` lists its places")
     sentence = f"dropped place {place!r} of {name!r}" if was_there else f"there was no place {place!r} of {name!r}"
     show({"store": name, "place": place, "dropped": was_there}, as_json=json, sentence=sentence)
 

@@ -171,10 +171,11 @@ def _asked(
 ) -> Iterator[HTTPResponse]:
     """Ask a front; its refusals are the errors of Holdfast."""
     import ssl
+    from http.client import InvalidURL
     from urllib.parse import quote, urlsplit
 
     from holdfast.continuity.storage.http_connections import HttpConnections
-    from holdfast.errors import Unreachable
+    from holdfast.errors import BadUrl, Unreachable
 
     parts = urlsplit(front if "://" in front else f"http://{front}")
     connections = HttpConnections(parts.netloc, ssl.create_default_context() if parts.scheme == "https" else None)
@@ -183,6 +184,10 @@ def _asked(
         opened.callback(connections.close)
         try:
             answer = opened.enter_context(connections.asked(method, target, headers, body))
+        except InvalidURL as problem:
+            raise BadUrl(
+                f"--front {front!r:.80} is no URL of a front; write http://HOST:PORT, as `holdfast store serve` prints it"
+            ) from problem
         except OSError as problem:
             raise Unreachable(f"no front answers at {front} ({problem}); start one with `holdfast store serve`") from problem
         if answer.status >= 400:

@@ -136,7 +136,7 @@ def place(
     tls = _tls(tls_certificate, tls_key, tls_ca, "--tls-ca")
     _run(
         lambda: serve_place(
-            url, store, name, at, listen=parse_address(listen), advertise=advertise, folder=folder, site=site, tls=tls
+            url, store, name, at, listen=parse_address(listen, "--listen"), advertise=advertise, folder=folder, site=site, tls=tls
         ),
         lambda opened: f"place {name} of {store} is open on {opened.address}",
         log_level,
@@ -164,7 +164,7 @@ def serve(
         from holdfast.continuity.storage.serving import Tls, serve_all, serve_front
     from holdfast.node.settings import parse_address
 
-    address, tls = parse_address(listen), Tls(tls_certificate, tls_key)
+    address, tls = parse_address(listen, "--listen"), Tls(tls_certificate, tls_key)
     places_tls = _tls(places_certificate, places_key, places_ca, "--places-ca")
     here = _places(place or [])
 

@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from holdfast.continuity.errors import FileDiffers, NoSuchFile, NotAnswered, NotTaken
+from holdfast.continuity.request import unknown_coding
 from holdfast.continuity.storage import asgi
 from holdfast.continuity.storage.asgi import Receive, Scope, Send
 from holdfast.continuity.storage.file_store import FileCut, FileStore
@@ -74,6 +75,10 @@ class FrontApplication:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         name, headers, method = asgi.path_of(scope), asgi.headers_of(scope), scope["method"]
+        if coding := unknown_coding(scope["headers"]):
+            sentence = f"Transfer-Encoding: {coding:.80} is not understood; send the body plain or chunked"
+            await self._refuse(send, 501, sentence)
+            return
         if headers.get(NUMBER, "").isdigit():
             self._store.reach(int(headers[NUMBER]))
         if method in ("GET", "HEAD"):

@@ -28,6 +28,7 @@ from holdfast.continuity.storage.definition import Definition
 from holdfast.continuity.storage.file_store import FileStore
 from holdfast.continuity.storage.place.place_application import PlaceApplication
 from holdfast.continuity.storage.place.storage_place import StoragePlace
+from holdfast.node.settings import checked_advertised
 from holdfast.wire.tls import client_context
 
 ADDRESS = ("127.0.0.1", 0)
@@ -86,6 +87,7 @@ async def serve_place(
     """A place that answers at its port. `advertise`: its address as others see it. With `tls` it takes only clients with a
     certificate of the authority."""
     tls = tls or Tls()
+    checked_advertised(advertise)
     application = PlaceApplication()
     server = AsgiServer(application, *listen, tls.of_server)
     async with server:
