@@ -142,7 +142,10 @@ def ls(folder: Prefix = "", recursive: Recursive = False, front: Front = FRONT_D
             for each in page["files"]
         ]
         after = page["next"]
-    show_rows(sorted(rows, key=lambda row: str(row["name"])), ("name", "size", "modified"), as_json=json)
+    rows.sort(key=lambda row: str(row["name"]))
+    if not json:  # a line for each, whatever an earlier release took for a name
+        rows = [{**row, "name": row["name"] if row["name"].isprintable() else repr(row["name"])} for row in rows]
+    show_rows(rows, ("name", "size", "modified"), as_json=json)
 
 
 def rm(name: FileName, if_exists: IfExists = False, front: Front = FRONT_DEFAULT, json: Json = False) -> None:
