@@ -59,6 +59,13 @@ class NotInDoubt(Refused):
     code = "not-in-doubt"
 
 
+class ServerTaken(Refused):
+    """Another listener of the domain calls the same server: it would do every request twice. Stop that one, or name another
+    server."""
+
+    code = "server-taken"
+
+
 class NotTaken(Unavailable):
     """The engine did not take the request: too few servers are current, too many requests are under way, or Holdfast could not
     be reached. Nothing was appended; repeat it."""

@@ -113,7 +113,7 @@ def status(name: StoreName, url: Url = URL_DEFAULT, timeout: Timeout = None, jso
     "drop",
     **help_text.described(
         "Drop a place: no writes wait for it any more. If it comes back, it copies from another place.",
-        ["holdfast store drop files c", "holdfast store drop files c --if-exists --json"],
+        ["holdfast store drop archive east", "holdfast store drop archive east --if-exists --json"],
         changed={1: "refused: there is no such store, or no such place and --if-exists was not said"},
     ),
 )
