@@ -177,7 +177,7 @@ def _asked(
     from http.client import InvalidURL
     from urllib.parse import quote, urlsplit
 
-    from holdfast.continuity.storage.http_connections import HttpConnections
+    from holdfast.continuity.storage.http_connections import HttpConnections, shown_token
     from holdfast.errors import BadUrl, Unreachable
 
     parts = urlsplit(front if "://" in front else f"http://{front}")
@@ -186,7 +186,7 @@ def _asked(
     with ExitStack() as opened:
         opened.callback(connections.close)
         try:
-            answer = opened.enter_context(connections.asked(method, target, headers, body))
+            answer = opened.enter_context(connections.asked(method, target, {**shown_token(), **headers}, body))
         except InvalidURL as problem:
             raise BadUrl(
                 f"--front {front!r:.80} is no URL of a front; write http://HOST:PORT, as `holdfast store serve` prints it"
@@ -200,9 +200,9 @@ def _asked(
 
 def _error(status: int, sentence: str, front: str, name: str) -> Exception:
     from holdfast.continuity.errors import FileDiffers, NoSuchFile, NotAnswered, NotTaken
-    from holdfast.errors import Refused
+    from holdfast.errors import AccessDenied, LoginFailed, Refused
 
-    kinds: dict[int, Any] = {404: NoSuchFile, 412: FileDiffers, 503: NotTaken}
+    kinds: dict[int, Any] = {401: LoginFailed, 403: AccessDenied, 404: NoSuchFile, 412: FileDiffers, 503: NotTaken}
     if status == 504:
         return NotAnswered(status, sentence, "", "")
     return kinds.get(status, Refused)(sentence or f"{front} answered {status} to {name}")  # type: ignore[no-any-return]
