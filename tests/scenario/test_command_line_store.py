@@ -45,6 +45,7 @@ def test_refusals_say_what_to_do_and_leave_no_file(holdfast: Holdfast, front: st
         (["create", "one", "--place", "a"], 1, "name more"),
         (["create", "One", "--place", "a", "--place", "b"], 1, "is no name of a file store"),
         (["create", "one", "--place", "a", "--place", "b", "--small-bytes", "99999999"], 1, "small_bytes"),
+        (["create", "one", "--place", "a", "--place", "b", "--lag-bytes", "much"], 1, "--lag-bytes 'much' is not a size"),
         (["place", "none", "a", "--at", str(tmp_path / "a")], 1, "there is no file store 'none'"),
         (["place", "none", "a", "--at", "memory://x"], 1, "--folder"),
         (["place", "none", "a", "--at", "x", "--tls-certificate", "x.pem"], 1, "--tls-ca"),

@@ -36,6 +36,14 @@ SmallBytes = Annotated[
 LooseSeconds = Annotated[
     float, typer.Option("--loose-seconds", metavar="SECONDS", min=1, help="Keep bytes that no name stands for so long.")
 ]
+LagEvents = Annotated[
+    int,
+    typer.Option(
+        "--lag-events", metavar="N", min=0, help="Drop a place that is away and more than so many writes behind; 0: no limit."
+    ),
+]
+LagBytes = Annotated[str, typer.Option("--lag-bytes", metavar="SIZE", help="The same in bytes of writes; 0: no limit.")]
+LagSeconds = Annotated[float, typer.Option("--lag-seconds", metavar="SECONDS", min=0, help="The same in seconds; 0: no limit.")]
 Force = Annotated[bool, typer.Option("--force", help="Delete it although writes wait in it.")]
 
 STATUS_COLUMNS = ("place", "site", "kind", "state", "number", "lag", "files", "lacking", "loose", "address")
@@ -70,14 +78,20 @@ def create(
     places_min: PlacesMin = 2,
     small_bytes: SmallBytes = 64 << 10,
     loose_seconds: LooseSeconds = 3600.0,
+    lag_events: LagEvents = 100_000,
+    lag_bytes: LagBytes = "1G",
+    lag_seconds: LagSeconds = 3600.0,
     url: Url = URL_DEFAULT,
     timeout: Timeout = None,
     json: Json = False,
 ) -> None:
     from holdfast.cli.output import show
+    from holdfast.continuity.domain import LagLimit
     from holdfast.continuity.storage import definition as register
+    from holdfast.node.settings import parse_size
 
-    made = register.Definition(name, tuple(place), places_min, small_bytes, loose_seconds)
+    lag_max = LagLimit(lag_events, parse_size(lag_bytes, "--lag-bytes"), lag_seconds)
+    made = register.Definition(name, tuple(place), places_min, small_bytes, loose_seconds, lag_max)
     ask(url, timeout, lambda client: register.create(client, made))
     show({"store": name, "created": True}, as_json=json, sentence=f"created file store {name!r} with places {', '.join(place)}")
 
