@@ -42,8 +42,8 @@ log = logging.getLogger("holdfast.continuity")
 READY_SECONDS = 3.0
 OUTCOME_SECONDS = 30.0
 LOOK_SECONDS = 5.0
-# A write waits so long for places that are behind.
-CATCH_UP_SECONDS = 5.0
+# A write waits so long for places that are behind: they go stale with three seconds of work, and more on a busy machine.
+CATCH_UP_SECONDS = 15.0
 # Up to so much is checked as a whole before the first byte of it is given.
 CHECKED_WHOLE = 1 << 20
 PAGE = 1_000
