@@ -183,9 +183,7 @@ async def test_the_alerts_of_rules_that_are_killed_are_those_of_rules_that_are_n
             await until(equal, "the killed rules have told the same alerts", patience_s=20)
             told = await _told(client, "killed")
             ids = {identifier for _, identifier in told}
-            await until(
-                lambda: _logged(tmp_path / "killed.log") == ids, "each alert stands in a whole line of the log"
-            )
+            await until(lambda: _logged(tmp_path / "killed.log") == ids, "each alert stands in a whole line of the log")
 
     assert len(told) == len(set(told)) > 50
     assert {rule for rule, _ in told} == {"every", "many", "absent", "gathered", "change", "silence"}
