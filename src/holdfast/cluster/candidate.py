@@ -63,7 +63,7 @@ class Candidate:
             self.silence_ms = min(2 * self.silence_ms, SILENCE_MS_MAX)
         elif self.silence_ms > SILENCE_MS and now_ms - self._suspected_ms >= CALM_MS:
             self._suspected_ms = now_ms
-            self.silence_ms = max(self.silence_ms // 2, SILENCE_MS)
+            self.silence_ms //= 2
 
     def followed(self, applied: int, durable: int, now_ms: int) -> None:
         """This is how far the channel reaches, and how much of it is applied here."""

@@ -1,12 +1,11 @@
 """Liveness: which nodes are silent, judged by their heartbeats, which come every 100 ms.
 
-A node hears its own heartbeats too, through the bus. Two things make everyone else look silent, and must not:
+A node hears its own heartbeats too, through the bus and in order with those of others. Two things make everyone else look
+silent, and must not: this node was stopped, and what came meanwhile is unread; or it is cut off from the bus. In both cases its
+own heartbeats do not come back for 0.3 s. Then it suspects nobody, and each silence begins anew when it hears itself again.
 
-    this node was stopped        nothing was looked at for 0.25 s: what came meanwhile is still unread
-    this node is cut off         its own heartbeats do not come back for 0.3 s
-
-Then it suspects nobody, and each silence begins anew when that is over. Nothing that must be safe depends on this: whoever is
-suspected wrongly is found alive (`candidate`), and a claim is judged in the channel.
+Nothing that must be safe depends on this: whoever is suspected wrongly is found alive (`candidate`), and a claim is judged in the
+channel.
 
 This module reads no clock: the time comes in as milliseconds that only rise.
 """
@@ -18,8 +17,6 @@ HEARTBEAT_MS = 100
 SILENCE_MS = 500
 # The own heartbeats must come back within this. It is less than a silence, so that a node finds out about itself first.
 CUT_OFF_MS = 300
-# Whoever looks at heartbeats does so every 100 ms. After a longer pause, it was stopped itself.
-STOPPED_MS = 250
 # Nodes that were not heard for so long are forgotten.
 FORGOTTEN_MS = 600_000
 
@@ -29,23 +26,19 @@ class Liveness:
         """`own` is the start id of this node, as all others are: a node that starts again is another one."""
         self._own = own
         self._heard_ms = {own: now_ms}
-        self._looked_ms = now_ms
 
     def heard(self, start: str, now_ms: int) -> None:
         """A heartbeat of this node has come."""
-        self._look(now_ms)
         if start == self._own and self._is_cut_off(now_ms):
-            self._begin_anew(now_ms)
+            self._heard_ms = dict.fromkeys(self._heard_ms, now_ms)
         self._heard_ms[start] = now_ms
 
     def expect(self, start: str, now_ms: int) -> None:
         """This node should be heard: its silence begins now, unless it was heard already."""
-        self._look(now_ms)
         self._heard_ms.setdefault(start, now_ms)
 
     def silent_ms(self, start: str, now_ms: int) -> int:
         """For how long a node has been silent, as far as this node can tell; 0 for one that was never expected."""
-        self._look(now_ms)
         if self._is_cut_off(now_ms):
             return 0
         return now_ms - self._heard_ms.get(start, now_ms)
@@ -54,22 +47,13 @@ class Liveness:
         return self.silent_ms(start, now_ms) >= SILENCE_MS
 
     def alive(self, now_ms: int) -> list[str]:
-        """The nodes that are not silent, in order of their ids; this one too, unless it is cut off."""
-        self._look(now_ms)
-        is_cut_off = self._is_cut_off(now_ms)
-        return sorted(start for start, heard_ms in self._heard_ms.items() if now_ms - heard_ms < SILENCE_MS and not is_cut_off)
+        """The nodes that are not silent, in order of their ids, this one too; none while it is cut off."""
+        if self._is_cut_off(now_ms):
+            return []
+        return sorted(start for start, heard_ms in self._heard_ms.items() if now_ms - heard_ms < SILENCE_MS)
 
     def _is_cut_off(self, now_ms: int) -> bool:
         return now_ms - self._heard_ms[self._own] >= CUT_OFF_MS
-
-    def _look(self, now_ms: int) -> None:
-        if now_ms - self._looked_ms >= STOPPED_MS:
-            self._begin_anew(now_ms)
-        self._looked_ms = now_ms
-
-    def _begin_anew(self, now_ms: int) -> None:
-        kept = (start for start, heard_ms in self._heard_ms.items() if now_ms - heard_ms < FORGOTTEN_MS or start == self._own)
-        self._heard_ms = dict.fromkeys(kept, now_ms)
 
     def forget_lost(self, now_ms: int) -> list[str]:
         """Forget the nodes that were silent for very long; their ids."""

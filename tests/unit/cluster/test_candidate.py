@@ -55,6 +55,14 @@ def test_a_candidate_under_constant_load_is_not_behind() -> None:
     assert candidate.claim(500, 2_000) == 4
 
 
+def test_a_candidate_that_applies_nothing_is_behind_since_the_first_entry_it_misses_however_many_follow() -> None:
+    candidate = follower()
+    for number in range(10 * MARKS_MAX):
+        candidate.followed(10, 11 + number, 1_000 + number)
+
+    assert candidate.behind_ms(5_000) == 4_000
+
+
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 5), st.integers(0, 5)), max_size=3 * MARKS_MAX))
 def test_how_far_behind_it_is_equals_a_naive_account_to_within_a_dropped_mark(steps: list[tuple[int, int, int]]) -> None:
     candidate, now_ms, durable, applied = Candidate(OWN, 0, 0), 0, 0, 0
@@ -99,7 +107,8 @@ def test_a_primary_does_not_claim_and_steps_down_when_it_reads_the_claim_of_anot
     assert candidate.is_primary
     assert candidate.claim(60_000, 60_000) is None
 
-    assert candidate.began(5, OTHER, 61_000)
+    assert not candidate.began(5, OWN, 60_500)  # it started again, or claimed twice
+    assert candidate.began(6, OTHER, 61_000)
     assert not candidate.is_primary
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from holdfast.cluster.liveness import FORGOTTEN_MS, HEARTBEAT_MS, SILENCE_MS, STOPPED_MS, Liveness
+from holdfast.cluster.liveness import CUT_OFF_MS, FORGOTTEN_MS, HEARTBEAT_MS, SILENCE_MS, Liveness
 
 OWN, OTHER, THIRD = "own", "other", "third"
 
@@ -61,12 +61,14 @@ def test_a_node_that_was_stopped_suspects_nobody_for_what_it_did_not_read() -> N
     assert liveness.is_silent(OTHER, 9_500)
 
 
-def test_a_pause_shorter_than_that_of_a_stopped_node_forgives_nothing() -> None:
+def test_a_pause_in_which_it_would_still_hear_itself_forgives_nothing() -> None:
     liveness = Liveness(OWN, 0)
     hear(liveness, OWN, OTHER, from_ms=0, until_ms=1_000)
     hear(liveness, OWN, from_ms=1_100, until_ms=1_300)
 
-    assert liveness.silent_ms(OTHER, 1_300 + STOPPED_MS - 1) == 300 + STOPPED_MS - 1
+    liveness.heard(OWN, 1_300 + CUT_OFF_MS - 1)
+
+    assert liveness.silent_ms(OTHER, 1_300 + CUT_OFF_MS) == 300 + CUT_OFF_MS
 
 
 def test_a_node_that_does_not_hear_itself_is_cut_off_and_suspects_nobody() -> None:
@@ -76,7 +78,8 @@ def test_a_node_that_does_not_hear_itself_is_cut_off_and_suspects_nobody() -> No
     suspected = [liveness.is_silent(each, now_ms) for now_ms in range(1_100, 5_000, 100) for each in (OTHER, THIRD)]
 
     assert not any(suspected)
-    assert liveness.alive(4_950) == []
+    assert liveness.alive(1_000 + CUT_OFF_MS - 1) == [OTHER, OWN, THIRD]
+    assert liveness.alive(1_000 + CUT_OFF_MS) == []
 
 
 def test_when_it_hears_itself_again_each_silence_begins_anew() -> None:

@@ -13,7 +13,8 @@ successor, answers RESET.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 
 from holdfast.bus.link.effect import Effect, Lost, Made, Send
 from holdfast.bus.link.frame import OPEN, OPENED, RESET, Frame
@@ -31,6 +32,8 @@ class ClientSide:
         self.unsent = 0  # messages for a manager with which there was no link
         self._grants_bytes = grants_bytes
         self._towards: dict[str, _Towards] = {}
+        self._rounds = count(1)  # never used again, also for a manager that was left meanwhile
+        self._epochs: dict[str, int] = {}  # of managers with which it seeks no link
 
     @property
     def unacknowledged_bytes(self) -> int:
@@ -39,7 +42,7 @@ class ClientSide:
     def epoch_of(self, manager: str) -> int:
         """The newest epoch that was heard of; 0 for none."""
         found = self._towards.get(manager)
-        return found.epoch if found is not None else 0
+        return found.epoch if found is not None else self._epochs.get(manager, 0)
 
     def is_open(self, manager: str) -> bool:
         found = self._towards.get(manager)
@@ -49,18 +52,22 @@ class ClientSide:
         """Begin a link with this message manager, and keep one from now on."""
         if manager in self._towards:
             return []
-        towards = self._towards[manager] = _Towards(manager, self.start)
+        towards = self._towards[manager] = _Towards(manager, self.start, self._epochs.get(manager, 0), self._rounds)
         return towards.seek(now_ms)
 
     def leave(self, manager: str, now_ms: int) -> list[Effect]:
         """Have no link with this message manager any more."""
+        self._epochs[manager] = self.epoch_of(manager)
         self._towards.pop(manager, None)
         return self._share(now_ms)
 
     def learn_epoch(self, manager: str, epoch: int, now_ms: int) -> list[Effect]:
         """The primary of an epoch was heard of, in a heartbeat or a claim."""
         towards = self._towards.get(manager)
-        if towards is None or epoch <= towards.epoch:
+        if epoch <= self.epoch_of(manager):
+            return []
+        if towards is None:
+            self._epochs[manager] = epoch
             return []
         return [*towards.begin_again(f"epoch {epoch} has begun", now_ms, epoch), *self._share(now_ms)]
 
@@ -103,17 +110,18 @@ class ClientSide:
 class _Towards:
     """Where a client manager stands with one message manager."""
 
-    def __init__(self, manager: str, start: str) -> None:
-        self.epoch = 0
+    def __init__(self, manager: str, start: str, epoch: int, rounds: Iterator[int]) -> None:
+        self.epoch = epoch
         self.link: Link | None = None
         self._manager = manager
         self._start = start
+        self._rounds = rounds
         self._round = 0
         self._ask_ms = 0
         self._ask_after_ms = ASK_AFTER_MS
 
     def seek(self, now_ms: int) -> list[Effect]:
-        self._round += 1
+        self._round = next(self._rounds)
         self._ask_after_ms = ASK_AFTER_MS
         return self._open(now_ms)
 

@@ -174,6 +174,28 @@ def test_a_client_manager_that_leaves_hears_nothing_more() -> None:
     assert client.tick(60_000) == []
 
 
+def test_a_client_manager_that_comes_back_to_a_primary_it_had_left_has_a_link_again_and_keeps_its_epoch() -> None:
+    client, manager = linked(epoch=7)
+    client.leave("orders", 10)
+    assert client.epoch_of("orders") == 7
+
+    happened = exchange(client, manager, client.seek("orders", 20), 20)
+
+    assert of(Made, happened) == [Made("a1", 7), Made("orders", 7)]
+    assert client.receive(Frame(RESET, True, "orders", 6, "a1", 1, 1), 30) == []
+    assert client.older_refused == 1
+
+
+def test_an_answer_to_a_former_round_begins_no_link() -> None:
+    client, manager = ClientSide("a1"), ManagerSide("orders", 7)
+    (opening,) = frames(client.seek("orders", 0))
+    opened = frames(manager.receive(opening, 0))[0]
+    client.learn_epoch("orders", 7, 10)
+
+    assert client.receive(opened, 20) == []
+    assert not client.is_open("orders")
+
+
 # --- epochs ----------------------------------------------------------------------------------------------------------
 
 
@@ -202,6 +224,17 @@ def test_a_client_manager_that_has_heard_of_a_newer_primary_takes_nothing_of_an_
     assert [client.receive(frame, 20) for frame in frames(former.send("a1", [ASKED], 10))] == [[]]
     assert client.older_refused == 1
     assert client.learn_epoch("orders", 8, 30) == client.learn_epoch("orders", 7, 30) == []
+
+
+def test_an_epoch_that_was_heard_of_before_a_link_was_sought_counts() -> None:
+    client, former, manager = ClientSide("a1"), ManagerSide("orders", 7), ManagerSide("orders", 8)
+    client.learn_epoch("orders", 8, 0)
+
+    (opening,) = frames(client.seek("orders", 10))
+
+    assert opening.epoch == 8
+    assert former.receive(opening, 10) == [Deposed(8)]
+    assert of(Made, exchange(client, manager, [Send(opening)], 10)) == [Made("a1", 8), Made("orders", 8)]
 
 
 def test_a_primary_hears_once_that_it_is_deposed() -> None:
