@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -88,7 +89,7 @@ class MessageManager:
             self.twin.obey(entry, command, events_in(payload) if isinstance(command, WITH_EVENTS) else 0)
         self.compare()
         for answer in answers:
-            self._cluster.send(lambda answer=answer: self._cluster.answer(answer))
+            self._cluster.send(partial(self._cluster.answer, answer))
 
     def _is_new(self, data: bytes) -> bool:
         """What the stamp says of a command, naively."""
@@ -261,7 +262,7 @@ class Cluster:
             for found in manager.directory.transactions.in_doubt():
                 if not self.is_faulty or len(manager.log) - found.since > self.dice.randint(0, 30):
                     client = self.dice.choice(self.clients)
-                    self.send(lambda client=client, found=found: client.recover(found))
+                    self.send(partial(client.recover, found))
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
@@ -342,7 +343,7 @@ class Cluster:
                 data = commands.encode(commands.Part(*plan.key, part, "orders"), batch_of(1, number))
                 if self.dice.random() < 0.95:
                     manager.append(data)
-                self.send(lambda manager=manager, data=data: manager.append(data))  # it may come twice, or late
+                self.send(partial(manager.append, data))  # it may come twice, or late
         self.dice.choice(self.clients).run(plan)
 
     # --- the end -----------------------------------------------------------------------------------------------------
