@@ -116,6 +116,8 @@ class MessageManager:
         prepared = {(each.session, each.assembly) for each in directory.transactions.in_doubt() if each.is_prepared}
         assert prepared == set(twin.prepared())
         assert len(directory.transactions.waiting) == len(twin.postponed)
+        under_way = {(each.session, each.name): each.count for each in directory.assemblies}
+        assert under_way == {key: len(parts) for key, parts in twin.assemblies.items()}
 
     def take_snapshot(self) -> None:
         self._snapshot = (len(self.log), list(self.directory.snapshot()))

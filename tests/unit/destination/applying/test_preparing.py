@@ -163,6 +163,32 @@ def test_only_the_first_participant_needs_a_decision_and_only_it_stays_in_doubt_
     assert manager.ask(prepare(orders, here="west"))[0] == "committed"
 
 
+def test_the_first_participant_is_in_doubt_until_every_final_is_applied() -> None:
+    manager, orders, _ = at_work()
+    manager.ask(prepare(orders, parts=0))
+    manager.ask(decision(True))
+    manager.ask(final(True))
+
+    assert [(each.decision, each.is_prepared) for each in restored(manager).transactions.in_doubt()] == [("commit", False)]
+    manager.ask(COMPLETE)
+    assert list(restored(manager).transactions.in_doubt()) == []
+
+
+@pytest.mark.parametrize("how", [decision(False), final(False), COMPLETE])
+def test_parts_go_with_an_abort_and_one_that_comes_late_revives_nothing(how: Command) -> None:
+    manager, orders, _ = at_work()
+    add_part(manager)
+    if how is COMPLETE:
+        for command in (prepare(orders), decision(False), final(False)):
+            manager.ask(command)
+
+    manager.ask(how)
+    add_part(manager, 2)
+
+    assert not list(manager.directory.assemblies)
+    assert manager.directory.oldest_needed() == orders
+
+
 def test_a_decision_is_listed_as_in_doubt_until_it_is_complete() -> None:
     manager, _, _ = at_work()
     manager.ask(decision(False))
@@ -170,7 +196,6 @@ def test_a_decision_is_listed_as_in_doubt_until_it_is_complete() -> None:
     assert [(each.decision, each.is_prepared) for each in manager.directory.transactions.in_doubt()] == [("abort", False)]
     manager.ask(COMPLETE)
     assert list(manager.directory.transactions.in_doubt()) == []
-    assert manager.directory.transactions.oldest_in_doubt() is None
 
 
 @pytest.mark.parametrize("names", [[], ["west", "east"], ["east", "east"]])

@@ -94,10 +94,6 @@ class Transactions:
         for each in self.open.values():
             yield InDoubt(*each.key, each.participants, each.here, each.since, each.prepared is not None, each.decision)
 
-    def oldest_in_doubt(self) -> int | None:
-        """The least entry that made a transaction doubtful which is in doubt still."""
-        return min((each.since for each in self.open.values()), default=None)
-
     def add(self, transaction: Transaction) -> None:
         """A transaction is in doubt from now on."""
         self.open[transaction.key] = transaction
