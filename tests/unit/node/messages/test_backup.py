@@ -21,6 +21,7 @@ from holdfast.event.position import Ranges
 from holdfast.node.clock import SystemClock
 from holdfast.node.logs.operator_log import OperatorLog
 from holdfast.node.messages.message_manager import MessageManager
+from holdfast.node.messages.start import Backup
 from holdfast.node.settings import NodeSettings
 from tests.machines import batch_of
 from tests.waiting import turn_loop, until
@@ -51,11 +52,11 @@ class Nodes:
         self.buses: dict[str, InProcessBus] = {}
         self.managers: dict[str, MessageManager] = {}
 
-    async def open(self, name: str, is_backup: bool = True) -> MessageManager:
+    async def open(self, name: str) -> MessageManager:
         bus = self.buses[name] = InProcessBus()
         bus.listen(CLIENTS, self.heard.setdefault(name, []).append)
         shared = (MANAGER, self.channel, bus, SystemClock(), NodeSettings(), OperatorLog(self.channel))
-        manager = self.managers[name] = await MessageManager.open(*shared, backup=name if is_backup else "")
+        manager = self.managers[name] = await MessageManager.open(*shared, backup=Backup(name, name.upper()))
         return manager
 
     async def append(self, command: Command, payload: bytes = b"") -> int:
