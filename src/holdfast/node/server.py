@@ -165,7 +165,7 @@ async def run_until_signal(opening: Awaitable[Server], ready: Callable[[Server],
     server = await opening
     # Made now, so that the first client with a selector need not wait for it.
     preparing = supervision.start(asyncio.to_thread(selector.prepare), "making the parser of selectors")
-    failing = supervision.start(server.node.messages.failed(), "waiting for a failure")
+    failing = supervision.start(server.node.messages.ended(), "waiting for a failure")
     asked = supervision.start(_until(stop_asked), "waiting for a signal")
     try:
         loop.add_signal_handler(signal.SIGHUP, server.reload)

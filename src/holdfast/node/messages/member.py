@@ -101,12 +101,7 @@ class Member:
         self._note(effect.Claimed(directory.epoch, directory.node, directory.start))
         manager.epoch_began = self._note
         self.manager = manager
-        over = [asyncio.ensure_future(manager.deposed.wait()), asyncio.ensure_future(manager.failed())]
-        try:
-            await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in over:
-                each.cancel()
+        await manager.ended()
         if manager.failure is not None:
             await asyncio.sleep(OPEN_AGAIN_S)
 

@@ -74,7 +74,6 @@ class MessageManager:
         self.applied = start.snapshot_at
         self.is_primary = False
         self.failure: HoldfastError | None = None
-        self.deposed = asyncio.Event()  # another node's claim was applied while this one was primary
         # Called when something was sent to `_ADMIN`, when a backlog came or went, and when a claim was applied.
         self.administration_asked: Callable[[], None] = lambda: None
         self.backlogs_changed: Callable[[], None] = lambda: None
@@ -135,8 +134,8 @@ class MessageManager:
         if self.failure is not None:
             raise self.failure
 
-    async def failed(self) -> None:
-        """Return when it cannot go on, never otherwise; `failure` says why."""
+    async def ended(self) -> None:
+        """Return when it cannot go on (`failure` says why) or is deposed, never otherwise."""
         await asyncio.wait({self._following})
 
     async def stop(self) -> None:
@@ -344,12 +343,12 @@ class MessageManager:
             self._bus.publish(route, ReceiverGone(gone.session, gone.receiver, gone.code, gone.reason))
 
     def _step_down(self, claimed: effect.Claimed) -> None:
-        """Another node is primary from this entry on: say nothing more."""
+        """Another node is primary from this entry on: say nothing more, and follow no further."""
         log.warning("message manager %s: %s is primary now, with epoch %d", self.name, claimed.node, claimed.epoch)
         self._stop_listening()
         self._voice.is_open = False
         self.is_primary = False
-        self.deposed.set()
+        self._following.cancel()
 
     def _become_primary(self, claimed: effect.Claimed) -> None:
         if self._start.is_backup:
