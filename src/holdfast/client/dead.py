@@ -218,7 +218,9 @@ def _ranges(events: Sequence[BrowsedEvent]) -> bytes:
 class _Purge(_Removing):
     async def _removed(self, events: list[BrowsedEvent]) -> int:
         ranges = _ranges(events)
-        found: int = await self._session.ask(lambda token: Settle(token, self._receiver, "confirm", ranges), self._timeout)
+        found: int = await self._session.ask(
+            lambda token: Settle(token, self._receiver, "confirm", ranges, channel=self._session.channel), self._timeout
+        )
         return found
 
 

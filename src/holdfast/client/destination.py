@@ -160,7 +160,7 @@ class Destination:
         assembly.events.extend(passed, 0, passed.count)
         assembly.add(passed.data, self.name, self.KIND)
         answer = await assembly.commit([], allowed)
-        return passed.receipt_at(answer.entry, assembly.proof)
+        return passed.receipt_at(answer.entry, assembly.proof, session.channel)
 
     def pipeline(self, *, timeout: float | None = None) -> Pipeline:
         """Send many without waiting for each: `async with destination.pipeline() as pipeline: await pipeline.send(…)`."""

@@ -41,7 +41,7 @@ class Node:
         self.messages = messages
         view = LocalView(messages)
         shared = (messages.turn, messages.operator_log, messages.figures)
-        self.clients = ClientManager(view, channel, bus, identity, clock, settings, *shared)
+        self.clients = ClientManager([("", view, channel)], None, bus, identity, clock, settings, *shared)
         self._clock = clock
         self._log_topic = LogTopic(settings.name, channel, identity, lambda: messages.flow.is_blocked(LOG))
         self._administration = AdminQueue(view, channel, bus, identity, clock)
@@ -50,7 +50,7 @@ class Node:
         self._log_topic.begin()
         messages.operator_log.begin()
         messages.when_primary(self._wait_for_former_sessions)
-        messages.when_primary(self.clients.give_up_passing)
+        messages.when_primary(lambda: self.clients.give_up_passing(""))
         messages.when_primary(self._listen_to_log)
         messages.when_primary(self._administration.begin)
 
@@ -104,9 +104,9 @@ class Node:
         is replayed. Nobody else gets events that such a session may hold, until it is detached."""
         grace_ms = self.settings.former_grace_ms
         if grace_ms:
-            self._clock.call_later(grace_ms, self.clients.give_up_unclaimed)
+            self._clock.call_later(grace_ms, lambda: self.clients.give_up_unclaimed(""))
         else:
-            self.clients.give_up_unclaimed()
+            self.clients.give_up_unclaimed("")
         self._clock.call_later(grace_ms + self.settings.session_grace_ms, self._stop_waiting)
 
     def _stop_waiting(self) -> None:

@@ -22,7 +22,7 @@ from holdfast.client.assembly.stage import Stages
 from holdfast.client.checks import ConfirmMode
 from holdfast.client.link.questions import QUESTIONS_FROM, Questions
 from holdfast.client.sending.producer import Producer
-from holdfast.errors import HoldfastError, LinkLost, OutcomeUnknown, TransactionAborted, Unavailable, by_code
+from holdfast.errors import HoldfastError, LinkLost, OutcomeUnknown, ProtocolError, TransactionAborted, Unavailable, by_code
 from holdfast.event.identifier import Counter
 from holdfast.wire.frame import (
     Answered,
@@ -104,6 +104,8 @@ class Session(Questions):
             self._answer(message.token, message)
 
     def _deliver(self, message: Deliver, body: Buffer) -> None:
+        if message.channel != self.channel:
+            raise ProtocolError(f"events of channel {message.channel!r} came to a session of {self.channel!r}")
         receiver = self.receivers.get(message.receiver)
         if receiver is not None:
             receiver.delivered(message.slices, body, message.is_careful)
@@ -124,6 +126,7 @@ class Session(Questions):
         )
         self.ids = Counter(int.from_bytes(opened.first_id, "big"))
         self.id = opened.session
+        self.channel = opened.channel
         if not opened.is_resumed:
             self._begin_anew()
         await self.producer.resume(window, deadline)

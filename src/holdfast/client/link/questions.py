@@ -62,6 +62,7 @@ class Questions:
         self.connection: Carrier = connection
         self.source = source  # of events that name none
         self.id = ""  # that the server gave
+        self.channel = ""  # of its message manager, as positions name it; "" where there is one alone
         self.ids = Counter(0)  # for events: nobody else has these
         self.is_ready = False
         self._ready: asyncio.Future[None] = connection.loop.create_future()

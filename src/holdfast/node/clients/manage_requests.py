@@ -124,9 +124,9 @@ def _key_of_row(row: Row) -> tuple[str, str]:
 def _create_temporary(request: Request, asked: arguments.Temporary) -> None:
     """Create a temporary destination, which belongs to this session and goes with it. Everybody who was told its name may send to
     it, so the name cannot be worked out from others: the identifier makes it unique, the rest keeps it secret."""
-    manager, session, kind = request.manager, request.session, asked.kind
-    ended = manager.allowances.begin_temporary(session.id)
-    made = name.temporary(kind, f"{manager.new_producer('')}-{secrets.token_hex(SECRET_BYTES)}")
+    manager, target, session, kind = request.manager, request.target, request.session, asked.kind
+    ended = target.allowances.begin_temporary(session.id)
+    made = name.temporary(kind, f"{manager.new_producer('')}-{secrets.token_hex(SECRET_BYTES)}", target.name)
 
     def created(_: Any) -> None:
         ended()
@@ -136,8 +136,8 @@ def _create_temporary(request: Request, asked: arguments.Temporary) -> None:
         ended()
         request.failed(problem)
 
-    token = manager.next_token(created, failed)
-    manager.submit(command.Create(made, kind, origin=manager.subject, token=token, session=session.id), token)
+    token = target.next_token(created, failed)
+    target.submit(command.Create(made, kind, origin=target.subject, token=token, session=session.id), token)
 
 
 def _delete(request: Request, asked: arguments.Delete) -> None:
@@ -150,7 +150,7 @@ def _delete(request: Request, asked: arguments.Delete) -> None:
 
 def _check_own(request: Request, destination: str) -> None:
     """AccessDenied unless this session made the temporary destination."""
-    found = request.manager.messages.find_temporary(destination)
+    found = request.target.messages.find_temporary(destination)
     if found is not None and found.owner != request.session.id:
         raise AccessDenied(
             f"temporary {found.kind} {destination!r} belongs to another client; leave it to that one", destination=destination
@@ -162,7 +162,7 @@ def _ensure_subscription(request: Request, asked: arguments.EnsureSubscription) 
 
     def ensure() -> None:
         if asked.match == "name" and asked.topic not in name.WELL_KNOWN:
-            check_destination(request.manager, asked.topic, "topic")
+            check_destination(request.target, asked.topic, "topic")
         request.submit(COMMANDS["ensure_subscription"](asked, request.manager.now_ms()))
 
     request.when_known(asked.topic, ensure)

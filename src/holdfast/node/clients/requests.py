@@ -46,6 +46,7 @@ class Request:
         self, manager: ClientManager, session: Session, answered: Callable[[Any], None], failed: Callable[[HoldfastError], None]
     ) -> None:
         self.manager = manager
+        self.target = manager.managers[session.channel]
         self.session = session
         self.answered = answered
         self.failed = failed
@@ -75,16 +76,17 @@ class Request:
 
     def submit(self, make: Maker, answered: Callable[[Any], None] | None = None, payload: bytes = b"") -> None:
         """Append the command that `make` makes; it is answered when it is applied."""
-        token = self.manager.next_token(answered or self.answered, self.failed)
-        self.manager.submit(make(self.manager.subject, token), token, payload)
+        target = self.target
+        token = target.next_token(answered or self.answered, self.failed)
+        target.submit(make(target.subject, token), token, payload)
 
     def ask(self, action: str, asked: Arguments, answered: Callable[[Any], None] | None = None) -> None:
         """Ask the message manager a question of administration."""
-        self.manager.ask(action, asked, self.manager.next_token(answered or self.answered, self.failed))
+        self.target.ask(action, asked, self.target.next_token(answered or self.answered, self.failed))
 
     def when_known(self, destination: str, do: Callable[[], None]) -> None:
         """Do it; for a temporary destination when the channel is replayed, because before that nobody knows whose it is."""
-        messages = self.manager.messages
+        messages = self.target.messages
         if messages.is_primary or not name.is_temporary(destination):
             do()
             return
@@ -114,7 +116,8 @@ def _open_producer(request: Request, message: frame.OpenProducer) -> None:
     ended = _begin_producer(request, message, producer)
     session.open_producer(producer, is_open=True)
     # A new producer has no past: it may send as soon as its opening is durable, even while the channel is being replayed (A6).
-    opening = manager.append(command.OpenProducer(producer, session.id, message.is_durable, client=session.client, user=user))
+    made = command.OpenProducer(producer, session.id, message.is_durable, client=session.client, user=user)
+    opening = request.target.append(made)
 
     def opened(done: asyncio.Future[Receipt]) -> None:
         ended()
@@ -131,7 +134,7 @@ def _begin_producer(request: Request, message: frame.OpenProducer, producer: str
     """Keep a place for a producer in the session; return what to call when it is opened, or refused."""
     request.session.open_producer(producer, is_open=False)
     try:
-        return request.manager.allowances.begin_producer(request.session.id, message)
+        return request.target.allowances.begin_producer(request.session.id, message)
     except HoldfastError:
         request.session.drop_unopened(producer)
         raise
@@ -139,7 +142,7 @@ def _begin_producer(request: Request, message: frame.OpenProducer, producer: str
 
 def _open_known_producer(request: Request, message: frame.OpenProducer, user: str) -> None:
     """Open a producer that may exist. Its owner is known when this is applied: nothing is sent under it before."""
-    manager, session, producer = request.manager, request.session, message.producer
+    target, session, producer = request.target, request.session, message.producer
     ended = _begin_producer(request, message, producer)
 
     def opened(value: Any) -> None:
@@ -152,9 +155,9 @@ def _open_known_producer(request: Request, message: frame.OpenProducer, user: st
         session.drop_unopened(producer)
         request.failed(problem)
 
-    token = manager.next_token(opened, refused)
-    whose = (producer, session.id, message.is_durable, manager.subject, token, message.first_sequence)
-    manager.submit(command.OpenProducer(*whose, session.client, user), token)
+    token = target.next_token(opened, refused)
+    whose = (producer, session.id, message.is_durable, target.subject, token, message.first_sequence)
+    target.submit(command.OpenProducer(*whose, session.client, user), token)
 
 
 def _forget_producer(request: Request, message: frame.ForgetProducer) -> None:
@@ -190,6 +193,7 @@ def _settle(request: Request, message: frame.Settle) -> None:
     if message.death and message.death not in CODES:
         raise ProtocolError(f"no event dies of {message.death!r:.40}; there are {', '.join(CODES)}")
     manager, session = request.manager, request.session
+    check_channel(session, message.channel)
     place = session.receiver(message.receiver)
     ranges = read_ranges(message.ranges)
     where = (place.destination, place.subscription, session.id, ranges.to_bytes())
@@ -212,7 +216,7 @@ def _note_handed(request: Request, receiver: int, handed: int, ranges: Ranges) -
     """Tell how far a receiver has handed events to its program. A client that does not say has handed those it decided on."""
     reached = handed or (ranges.last if ranges else 0)
     if reached:
-        request.manager.hand_over_to_messages(HandedOn(request.session.id, receiver, reached))
+        request.target.hand_over(HandedOn(request.session.id, receiver, reached))
 
 
 def _detach_receiver(request: Request, message: frame.DetachReceiver) -> None:
@@ -220,7 +224,7 @@ def _detach_receiver(request: Request, message: frame.DetachReceiver) -> None:
     place, now = session.receiver(receiver), manager.now_ms()
     session.receivers.pop(receiver)
     request.submit(lambda origin, token: command.Detach(session.id, receiver, now, 0, origin, token))
-    manager.drop_own_subscription(place)
+    manager.drop_own_subscription(session, place)
 
 
 # --- assemblies and the end ----------------------------------------------------------------------------------------------
@@ -275,6 +279,12 @@ _ANSWERS: dict[type[frame.Message], Callable[[Request, Any], None]] = {
 
 
 # --- what a frame says, checked ------------------------------------------------------------------------------------------
+
+
+def check_channel(session: Session, channel: str) -> None:
+    """ProtocolError for positions of another channel than that of the session: they would be other events here."""
+    if channel != session.channel and channel:
+        raise ProtocolError(f"these positions are of channel {channel!r:.40}, and the session of {session.channel!r}")
 
 
 def check_number(sequence: int) -> None:
