@@ -5,7 +5,8 @@
     "refunds"  ──▶ ?         reserve: the first rule that matches its name, or the manager with the fewest destinations
 
 Whoever creates a destination reserves its place first, then creates it there. A place without a destination is a reservation that
-was not completed, or a destination that was deleted: whoever uses the name next creates it at that place.
+was not completed, or a destination that was deleted: whoever uses the name next creates it at that place. So the place of a name
+never changes, and a client may keep what it was told.
 
 Some names need no entry:
 
@@ -33,7 +34,7 @@ EVERYWHERE = "*"
 Fixed = Callable[[str], str | None]
 # Called with the manager of a place.
 Reserved = Callable[[str], None]
-# Called with a destination and its manager; "" when the place is given up.
+# Called with a destination and its manager.
 Changed = Callable[[str, str], None]
 
 
@@ -53,9 +54,6 @@ class Places(Protocol):
 
     def reserve(self, destination: str, then: Reserved) -> None:
         """Find its place, or make one; call `then` with its manager, perhaps before this returns."""
-
-    def give_up(self, destination: str) -> None:
-        """The destination was deleted: its name may be placed anew."""
 
 
 class PlaceTable(Places):
@@ -113,12 +111,6 @@ class PlaceTable(Places):
             self._load[manager] += 1
             return True
         return known is None or known == manager
-
-    def give_up(self, destination: str) -> None:
-        if (manager := self._places.get(destination)) is not None:
-            self._changed(destination, "")
-            del self._places[destination]
-            self._load[manager] -= 1
 
     def at(self, manager: str) -> list[str]:
         """The destinations that have their place at a manager."""

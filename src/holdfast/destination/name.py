@@ -90,6 +90,11 @@ def is_pattern(name: str) -> bool:
     return ":" in name
 
 
+def is_everywhere(name: str) -> bool:
+    """Whether this is at every message manager, where there are several: the dead queue, and what a pattern matches."""
+    return name == DEAD or is_pattern(name)
+
+
 def check_subscription(name: str, is_own: bool = False) -> None:
     """BadName unless a subscription may have this name.
 

@@ -74,6 +74,7 @@ class SessionOpened(Message, frozen=True):
     first_id: bytes  # 16 bytes: the client counts its event ids up from here (32 bits of counter)
     is_resumed: bool
     channel: str = ""  # that of its message manager, as positions name it; "" where there is one alone
+    incarnation: str = ""  # of this channel, where there are several; the Welcome tells that of one alone
 
 
 class CloseSession(Message, frozen=True):

@@ -374,7 +374,7 @@ class ReceivedEvent(Received, eq=False, gc=False):
         BadEvent when it names no `reply_to`; NoSuchDestination when the sender is gone.
         """
         session = self._slice.origin.session
-        receipt: Receipt = await session.connection.requests.reply(self, session.producer, data, timeout, fields)
+        receipt: Receipt = await session.connection.requests.reply(self, session, data, timeout, fields)
         return receipt
 
     def release(self, delay: float | None = None, reason: str | BaseException = "") -> Awaitable[None]:

@@ -172,7 +172,7 @@ class ClientLink:
         session, first_id = self._manager.open_session(message.name, target, found, self, message.is_resumable)
         self._sessions[number] = session
         self._numbers[session.id] = number
-        opened = (session.id, first_id.to_bytes(16, "big"), found is not None, session.channel)
+        opened = (session.id, first_id.to_bytes(16, "big"), found is not None, session.channel, target.told_incarnation)
         self.say(number, frame.SessionOpened(message.token, *opened))
         self._manager.flow.tell_again(session.id)
         pressure = self._manager.pressure

@@ -94,7 +94,7 @@ class ClientManager:
         self._stop_listening: list[Callable[[], None]] = []
         for name, messages, channel in managers:
             subject = f"{own}.{name}" if name else own
-            target = self.managers[name] = ManagerLink(name, messages, channel, bus, subject, clock, settings)
+            target = self.managers[name] = ManagerLink(name, messages, channel, bus, subject, clock, settings, places)
             self._stop_listening.append(bus.listen(subject, partial(self._hear, target)))
             channel.watch_pressure(self._tell_pressure)
         self.home = next(iter(self.managers.values()))

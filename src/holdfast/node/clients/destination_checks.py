@@ -54,10 +54,21 @@ def check_destination(target: ManagerLink, destination: str, kind: Kind) -> None
     if name.is_temporary(destination):
         _check_temporary(target, destination)
         return
+    _check_place(target, destination)
     name.check_destination(destination)
     if not target.settings.is_create_on_first_use:
         raise _not_created(target, destination, kind)
     target.create_on_first_use(destination, kind)
+
+
+def _check_place(target: ManagerLink, destination: str) -> None:
+    """NoSuchDestination for one that has its place at another message manager."""
+    if target.places is not None and (found := target.places.find(destination)) != target.name:
+        raise NoSuchDestination(
+            f"{destination!r} is not at message manager {target.name!r} but at {found!r}; ask where it is first: this client is "
+            "older than the server, or broken",
+            destination=destination,
+        )
 
 
 def _not_created(target: ManagerLink, destination: str, kind: Kind) -> HoldfastError:

@@ -10,17 +10,19 @@ a place takes as many commands as it needs.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from holdfast.destination import command, name
-from holdfast.destination.state.subscription import key_of_topic
 from holdfast.errors import AccessDenied, Detached, HoldfastError
 from holdfast.node.administration import arguments
 from holdfast.node.administration.actions import COMMANDS, QUESTIONS, no_such_action
 from holdfast.node.administration.arguments import place_of_subscription
+from holdfast.node.administration.gathering import key_of_row
+from holdfast.node.administration.routing import route
 from holdfast.node.clients import assembly_requests
 from holdfast.node.clients.destination_checks import check_destination
 from holdfast.node.login.permission import (
@@ -53,6 +55,21 @@ def manage(request: Request, message: frame.Manage) -> None:
         raise no_such_action(action)
     asked = arguments.read(action, message.arguments)
     check_arguments(request.session, asked)
+    places = request.manager.places
+    if places is None:
+        _carry_out(request, action, asked)
+    else:
+        route(places, request.session.channel, action, asked, partial(_carry_out_at, request, action, asked))
+
+
+def _carry_out_at(request: Request, action: str, asked: arguments.Arguments, managers: Sequence[str]) -> None:
+    """Carry it out at these message managers."""
+    request.targets = [request.manager.managers[each] for each in managers]
+    request.target = request.targets[0]
+    _carry_out(request, action, asked)
+
+
+def _carry_out(request: Request, action: str, asked: arguments.Arguments) -> None:
     if action in _IN_STEPS:
         _IN_STEPS[action](request, asked)
     elif action in QUESTIONS or action in ASKED_BY_CLIENTS or action == OUTCOMES:
@@ -73,7 +90,7 @@ def _describe(request: Request, asked: arguments.Describe) -> None:
 
 
 def _all_subscriptions(request: Request, asked: arguments.AllSubscriptions) -> None:
-    _ask_page(request, "all_subscriptions", asked, "subscriptions", visible_pages, _key_of_row)
+    _ask_page(request, "all_subscriptions", asked, "subscriptions", visible_pages, key_of_row)
 
 
 def _subscriptions(request: Request, asked: arguments.Subscriptions) -> None:
@@ -111,11 +128,6 @@ def _ask_page(
         request.answered({**page, what: rows, "next": place(rows[-1]) if after is not None else None})
 
     request.ask(action, asked, found)
-
-
-def _key_of_row(row: Row) -> tuple[str, str]:
-    """The key of a subscription's backlog, from a row of `all_subscriptions`."""
-    return row["topic"] or key_of_topic(row["pattern"], row["match"]), row["name"]
 
 
 # --- temporary destinations and stages -----------------------------------------------------------------------------------
@@ -166,6 +178,41 @@ def _ensure_subscription(request: Request, asked: arguments.EnsureSubscription) 
         request.submit(COMMANDS["ensure_subscription"](asked, request.manager.now_ms()))
 
     request.when_known(asked.topic, ensure)
+
+
+def _locate(request: Request, asked: arguments.Locate) -> None:
+    """Tell the channel of a destination, so that its client opens a session there. A place is reserved for one that may be
+    created on first use."""
+    places = request.manager.places
+    if places is None:
+        request.answered({"channel": "", "is_placed": True})
+    elif asked.is_used and request.manager.settings.is_create_on_first_use:
+        places.reserve(asked.name, lambda manager: request.answered({"channel": manager, "is_placed": True}))
+    else:
+        found = places.find(asked.name)
+        request.answered({"channel": found or places.managers[0], "is_placed": found is not None})
+
+
+def _unsubscribe(request: Request, asked: arguments.Unsubscribe) -> None:
+    """Delete a subscription. That of a pattern is at every message manager: it is deleted first where most events wait, so that
+    one who refuses, because they do, keeps it everywhere."""
+    if len(request.targets) == 1:
+        request.submit(COMMANDS["unsubscribe"](asked, request.manager.now_ms()))
+        return
+
+    def found(rows: dict[str, Any]) -> None:
+        waiting = {name: [row["waiting"] for row in each if row["name"] == asked.name] for name, each in rows.items()}
+        there = sorted((name for name, each in waiting.items() if each), key=lambda name: -waiting[name][0])
+        delete(there or list(rows)[:1], None)
+
+    def delete(managers: Sequence[str], answer: Any) -> None:
+        if not managers:
+            request.answered(answer)
+            return
+        request.targets = [request.manager.managers[managers[0]]]
+        request.submit(COMMANDS["unsubscribe"](asked, request.manager.now_ms()), partial(delete, managers[1:]))
+
+    request.ask_each("subscriptions", arguments.Subscriptions(topic=asked.topic, match=asked.match), found)
 
 
 def _drop_stages(request: Request, asked: arguments.DropStages) -> None:
@@ -236,4 +283,6 @@ _IN_STEPS: dict[str, Callable[[Request, Any], None]] = {
     "temporary": _create_temporary,
     "delete": _delete,
     "ensure_subscription": _ensure_subscription,
+    "locate": _locate,
+    "unsubscribe": _unsubscribe,
 }

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from holdfast.bus.bus import Bus, message_manager_subject
 from holdfast.bus.message import Question, Reply, WatermarksAsked
 from holdfast.channel.channel import Channel, Purpose, Receipt
+from holdfast.cluster.places import Places
 from holdfast.destination import command
 from holdfast.destination.settings import of_first_use
 from holdfast.errors import HoldfastError
@@ -51,6 +52,7 @@ class ManagerLink:
         subject: str,
         clock: Clock,
         settings: NodeSettings,
+        places: Places | None,
     ) -> None:
         """`name` is that of the channel in positions: "" where there is one alone. `subject` is the own one of this link."""
         self.name = name
@@ -58,6 +60,7 @@ class ManagerLink:
         self.channel = channel
         self.subject = subject
         self.settings = settings
+        self.places = places
         self.clock = clock
         self.fair_share = FairShare(channel, clock, messages.wait_for_selectors)
         self.allowances = Allowances(settings, messages)
@@ -73,6 +76,11 @@ class ManagerLink:
         # Positions that receivers that attach again hold no longer, until their Attach is answered.
         self._lost: dict[tuple[str, int], Ranges] = {}
         self.tell(WatermarksAsked(subject))
+
+    @property
+    def told_incarnation(self) -> str:
+        """That of its channel, where there are several; the greeting tells that of one alone."""
+        return self.channel.id if self.name else ""
 
     # --- beside the channel ------------------------------------------------------------------------------------------
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holdfast.bus.message import HandedOn
@@ -23,6 +24,7 @@ from holdfast.event.position import Ranges
 from holdfast.node import supervision
 from holdfast.node.administration.actions import Maker
 from holdfast.node.administration.arguments import Arguments
+from holdfast.node.administration.gathering import gathered
 from holdfast.node.clients import assembly_requests
 from holdfast.node.clients.manage_requests import manage
 from holdfast.node.clients.receiver_opening import ReceiverOpening
@@ -33,6 +35,10 @@ from holdfast.wire import frame
 
 if TYPE_CHECKING:
     from holdfast.node.clients.client_manager import ClientManager
+    from holdfast.node.clients.manager_link import ManagerLink
+
+# Begins something at a message manager: told how to answer, and how to refuse.
+Begin = Callable[["ManagerLink", Callable[[Any], None], Callable[[HoldfastError], None]], None]
 
 # A hundred years, as for the delays of events.
 DELAY_MS_MAX = 100 * 365 * 86_400 * 1000
@@ -47,6 +53,7 @@ class Request:
     ) -> None:
         self.manager = manager
         self.target = manager.managers[session.channel]
+        self.targets: Sequence[ManagerLink] = (self.target,)  # several, where the answers of all are gathered
         self.session = session
         self.answered = answered
         self.failed = failed
@@ -76,13 +83,52 @@ class Request:
 
     def submit(self, make: Maker, answered: Callable[[Any], None] | None = None, payload: bytes = b"") -> None:
         """Append the command that `make` makes; it is answered when it is applied."""
-        target = self.target
-        token = target.next_token(answered or self.answered, self.failed)
-        target.submit(make(target.subject, token), token, payload)
+
+        def submit(target: ManagerLink, answered: Callable[[Any], None], failed: Callable[[HoldfastError], None]) -> None:
+            token = target.next_token(answered, failed)
+            target.submit(make(target.subject, token), token, payload)
+
+        self._of_all(partial(gathered, ""), submit, answered or self.answered)
 
     def ask(self, action: str, asked: Arguments, answered: Callable[[Any], None] | None = None) -> None:
         """Ask the message manager a question of administration."""
-        self.target.ask(action, asked, self.target.next_token(answered or self.answered, self.failed))
+
+        def ask(target: ManagerLink, answered: Callable[[Any], None], failed: Callable[[HoldfastError], None]) -> None:
+            target.ask(action, asked, target.next_token(answered, failed))
+
+        self._of_all(partial(gathered, action), ask, answered or self.answered)
+
+    def ask_each(self, action: str, asked: Arguments, answered: Callable[[dict[str, Any]], None]) -> None:
+        """Ask each of its message managers, and tell their answers by name."""
+
+        def ask(target: ManagerLink, answered: Callable[[Any], None], failed: Callable[[HoldfastError], None]) -> None:
+            target.ask(action, asked, target.next_token(answered, failed))
+
+        self._of_all(dict, ask, answered)
+
+    def _of_all(self, gather: Callable[[dict[str, Any]], Any], begin: Begin, answered: Callable[[Any], None]) -> None:
+        """Begin it at each of its message managers, and answer when all have answered: with the first refusal, if any."""
+        if len(self.targets) == 1:
+            begin(self.targets[0], answered, self.failed)
+            return
+        answers: dict[str, Any] = {}
+        refusals: list[HoldfastError] = []
+
+        def told(name: str, value: Any) -> None:
+            answers[name] = value
+            if len(answers) < len(self.targets):
+                return
+            if refusals:
+                self.failed(refusals[0])
+            else:
+                answered(gather({each.name: answers[each.name] for each in self.targets}))
+
+        def refused(name: str, problem: HoldfastError) -> None:
+            refusals.append(problem)
+            told(name, None)
+
+        for target in self.targets:
+            begin(target, partial(told, target.name), partial(refused, target.name))
 
     def when_known(self, destination: str, do: Callable[[], None]) -> None:
         """Do it; for a temporary destination when the channel is replayed, because before that nobody knows whose it is."""
