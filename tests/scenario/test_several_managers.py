@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from holdfast.node.node import Node
 from holdfast.wire.frame import Deliver, Failed, Goodbye, OpenSession, SessionOpened, Settle, Welcome
 from tests.contract.places import CuttingProxy
 from tests.raw_client import RawClient
-from tests.running_server import SETTINGS, running, start
+from tests.running_server import PATIENT, SETTINGS, running, start
 from tests.waiting import until
 
 TWO = replace(SETTINGS, managers=("m1", "m2"))
@@ -73,8 +74,9 @@ async def test_a_rule_places_new_destinations(tmp_path: Path) -> None:
 
 
 async def test_a_folder_is_opened_as_it_was_made(tmp_path: Path) -> None:
-    for made, opened in ((SETTINGS, TWO), (TWO, SETTINGS)):
-        folder = tmp_path / f"made-with-{len(made.managers)}"
+    three = replace(SETTINGS, managers=("m1", "m2", "m3"))
+    for number, (made, opened) in enumerate(((SETTINGS, TWO), (TWO, SETTINGS), (TWO, three), (three, TWO))):
+        folder = tmp_path / str(number)
         folder.mkdir()
         await (await Node.open(folder, made)).close()
         with pytest.raises(NotAJournal, match="open it as it was made"):
@@ -102,7 +104,8 @@ async def test_events_that_are_sent_before_their_place_is_known_keep_their_order
 
 
 async def test_every_channel_has_its_session_and_all_go_on_after_a_lost_link_without_loss_or_repetition(tmp_path: Path) -> None:
-    async with running(tmp_path, TWO) as server, CuttingProxy(server.port) as proxy, holdfast.connect(proxy.url) as client:
+    patient = replace(PATIENT, managers=TWO.managers)
+    async with running(tmp_path, patient) as server, CuttingProxy(server.port) as proxy, holdfast.connect(proxy.url) as client:
         queues = [client.queue(name) for name in "abcd"]
 
         async def flood(queue: holdfast.Queue) -> None:
@@ -178,6 +181,30 @@ async def test_the_dead_of_all_managers_are_listed_replayed_and_purged_together(
             assert (await client.dead.show(event.position, channel=event.channel)).data == event.data
         assert await client.dead.replay(selector="true") == 4
         assert await client.dead.list() == [] and [(await client.describe(name))["waiting"] for name in "abcd"] == [1] * 4
+
+
+async def test_what_is_asked_by_events_is_carried_out_where_it_must_be(tmp_path: Path) -> None:
+    async with running(tmp_path, TWO) as server, holdfast.connect(server.url) as client:
+        admin = client.queue("_ADMIN")
+
+        async def ask(action: str, **arguments: object) -> Any:
+            return (await admin.request(arguments, type=f"holdfast.admin.{action}", timeout=10)).data
+
+        for name in "abc":
+            await ask("create", name=name, kind="topic")
+        await ask("subscribe", topic="*", match="glob", name="all")
+        for name in "abc":
+            await client.topic(name).send(name)
+
+        listed = [row["name"] for row in (await ask("list"))["value"]["destinations"]]
+        assert [name for name in listed if not name.startswith("_temporary")] == ["_ADMIN", "_DMQ", "_LOG", "a", "b", "c"]
+        assert [each["name"] for each in (await ask("status"))["value"]["managers"]] == ["m1", "m2"]
+        (row,) = (await ask("subscriptions", topic="*", match="glob"))["value"]
+        assert row["waiting"] == 3
+        assert (await ask("unsubscribe", topic="*", match="glob", name="all"))["error"] == "not-empty"
+        assert (await ask("subscriptions", topic="*", match="glob"))["value"] == [row]
+        await ask("unsubscribe", topic="*", match="glob", name="all", force=True)
+        assert (await ask("subscriptions", topic="*", match="glob"))["value"] == []
 
 
 async def test_a_request_is_answered_across_managers(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ The same object is behind the server (links come over TCP) and behind embedded m
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
@@ -25,7 +26,7 @@ from holdfast.channel.journal.journal_channel import JournalChannel
 from holdfast.channel.memory_channel import MemoryChannel
 from holdfast.cluster.places import PlaceTable
 from holdfast.destination.name import LOG
-from holdfast.errors import NotAJournal
+from holdfast.errors import BadSetting, HoldfastError, NotAJournal
 from holdfast.node import places_file
 from holdfast.node.administration.admin_queue import AdminQueue
 from holdfast.node.clients.client_manager import ClientManager
@@ -65,7 +66,7 @@ class Node:
         self.clients = ClientManager(views, places, bus, identity, clock, settings, *shared)
         self._clock = clock
         self._log_topic = LogTopic(settings.name, channel, identity, lambda: messages.flow.is_blocked(LOG))
-        self._administration = AdminQueue(views[0][1], channel, bus, identity, clock)
+        self._administration = AdminQueue(views, places, bus, identity, clock)
         messages.backlogs_changed = self._listen_to_log
         messages.administration_asked = self._administration.attend
         self._log_topic.begin()
@@ -82,8 +83,12 @@ class Node:
     async def open(
         cls, data: Path, settings: NodeSettings, clock: Clock | None = None, before_claim: BeforeClaim | None = None
     ) -> Node:
-        """Open, or create, the node whose journals and identity lie in a folder. `before_claim` is for its first manager."""
+        """Open, or create, the node whose journals and identity lie in a folder. `before_claim` is for one manager alone."""
         _check_layout(data, settings)
+        if before_claim is not None and settings.managers:
+            raise BadSetting(
+                "what a boot recorder holds is taken by one message manager alone; leave managers out", setting="boot"
+            )
         restored = restored_in(data / IDENTITY_FILE)
         async with AsyncExitStack() as opened:
             channels: dict[str, Channel] = {}
@@ -133,9 +138,8 @@ class Node:
                 opened.push_async_callback(channel.close)
             places = places_file.open_table(settings.managers, settings.placement, file) if settings.managers else None
             for name, channel in channels.items():
-                first = before_claim if not managers else None
-                shown = name or settings.name
-                managers[name] = await MessageManager.open(shown, channel, bus, clock, settings, OperatorLog(channel), first)
+                shown, told = name or settings.name, OperatorLog(channel)
+                managers[name] = await MessageManager.open(shown, channel, bus, clock, settings, told, before_claim)
                 opened.push_async_callback(managers[name].stop)
             node = cls(managers, places, identity, bus, clock, settings)
             opened.pop_all()
@@ -163,6 +167,20 @@ class Node:
         if self.managers[name].deliverer.stop_waiting():
             self._clock.call_later(self.settings.session_grace_ms, partial(self._stop_waiting, name))
 
+    @property
+    def failure(self) -> HoldfastError | None:
+        """Why one of its message managers cannot go on."""
+        return next((each.failure for each in self.managers.values() if each.failure is not None), None)
+
+    async def failed(self) -> None:
+        """Return when one of its message managers cannot go on, never otherwise."""
+        waiting = [asyncio.ensure_future(each.failed()) for each in self.managers.values()]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waiting:
+                each.cancel()
+
     async def close(self) -> None:
         for each in self.managers.values():
             each.operator_log.stop()
@@ -176,11 +194,15 @@ class Node:
 
 
 def _check_layout(data: Path, settings: NodeSettings) -> None:
-    """NotAJournal for a folder of one message manager that is opened with several, or the other way round."""
-    other = data / (JOURNAL_FOLDER if settings.managers else MANAGERS_FOLDER)
-    if other.is_dir():
-        had, asked = ("one message manager", "several") if settings.managers else ("several message managers", "one")
+    """NotAJournal for a folder that is opened with other message managers than it was made with: destinations would be missing,
+    and patterns not be known to a new one."""
+    folder = data / MANAGERS_FOLDER
+    several = sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
+    made = several or ([""] if (data / JOURNAL_FOLDER).is_dir() else [])
+    if made and made != (sorted(settings.managers) or [""]):
+        had, asked = (", ".join(each) or "one alone" for each in (several, settings.managers))
         raise NotAJournal(
-            f"the folder {str(data)!r} holds the journal of {had}, and is opened with {asked}; open it as it was made",
+            f"the folder {str(data)!r} was made with the message managers {had}, and is opened with {asked}; open it as it was "
+            "made",
             folder=str(data),
         )

@@ -199,9 +199,9 @@ class Receiver:
     async def until_one_is_here(self, timeout: float | None) -> None:
         """Return when there is an event to take."""
         checks.same_loop(self._loop)
-        if self.has_run:
-            return
         buffer = self.buffer
+        if self._end is None and buffer.index < buffer.ready and not buffer.is_delicate:  # as `has_run`, for every wait
+            return
         deadline = None if timeout is None else self._loop.time() + timeout
         try:
             while self._end is None:

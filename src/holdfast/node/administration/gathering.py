@@ -35,6 +35,14 @@ def gathered(action: str, answers: Answers) -> Any:
     return gather(answers) if gather is not None else next(iter(answers.values()))
 
 
+def most_waiting_first(rows: Mapping[str, Iterable[Row]], subscription: str) -> list[str]:
+    """The managers that have a subscription, of whose rows these are, in the order in which it is deleted: one who refuses,
+    because events wait, keeps it everywhere. The first of all where none has it, to say so."""
+    waiting = {name: sum(row["waiting"] for row in each if row["name"] == subscription) for name, each in rows.items()}
+    there = [name for name, each in rows.items() if any(row["name"] == subscription for row in each)]
+    return sorted(there, key=lambda name: -waiting[name]) or list(rows)[:1]
+
+
 def key_of_row(row: Row) -> tuple[str, str]:
     """The key of a subscription's backlog, from a row of `all_subscriptions`."""
     return row["topic"] or key_of_topic(row["pattern"], row["match"]), row["name"]

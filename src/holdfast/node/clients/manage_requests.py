@@ -21,7 +21,7 @@ from holdfast.errors import AccessDenied, Detached, HoldfastError
 from holdfast.node.administration import arguments
 from holdfast.node.administration.actions import COMMANDS, QUESTIONS, no_such_action
 from holdfast.node.administration.arguments import place_of_subscription
-from holdfast.node.administration.gathering import key_of_row
+from holdfast.node.administration.gathering import key_of_row, most_waiting_first
 from holdfast.node.administration.routing import route
 from holdfast.node.clients import assembly_requests
 from holdfast.node.clients.destination_checks import check_destination
@@ -200,17 +200,15 @@ def _unsubscribe(request: Request, asked: arguments.Unsubscribe) -> None:
         request.submit(COMMANDS["unsubscribe"](asked, request.manager.now_ms()))
         return
 
-    def found(rows: dict[str, Any]) -> None:
-        waiting = {name: [row["waiting"] for row in each if row["name"] == asked.name] for name, each in rows.items()}
-        there = sorted((name for name, each in waiting.items() if each), key=lambda name: -waiting[name][0])
-        delete(there or list(rows)[:1], None)
-
     def delete(managers: Sequence[str], answer: Any) -> None:
         if not managers:
             request.answered(answer)
             return
         request.targets = [request.manager.managers[managers[0]]]
         request.submit(COMMANDS["unsubscribe"](asked, request.manager.now_ms()), partial(delete, managers[1:]))
+
+    def found(rows: dict[str, Any]) -> None:
+        delete(most_waiting_first(rows, asked.name), None)
 
     request.ask_each("subscriptions", arguments.Subscriptions(topic=asked.topic, match=asked.match), found)
 
