@@ -81,9 +81,9 @@ class Client(SessionMethods):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def session(self, confirm: ConfirmMode = "event", *, name: str = "") -> ClientSession:
+    def session(self, confirm: ConfirmMode = "event", *, name: str = "", resume: str = "") -> ClientSession:
         """A session beside the client's own, over the same link: `with client.session(confirm="client") as session: …`."""
-        return ClientSession(self._background, self._twin.session(confirm, name=name))
+        return ClientSession(self._background, self._twin.session(confirm, name=name, resume=resume))
 
     def reading(self, destination: str, subscription: str = "", **options: Unpack[ReadingOptions]) -> Reading:
         """A subscription, or a queue, read by place. Options: `ReadingOptions`."""

@@ -131,12 +131,16 @@ class Connection:
 
     # --- sessions beside the client's own ----------------------------------------------------------------------------
 
-    def new_session(self, name: str, confirm: ConfirmMode = "event", is_resumable: bool = True) -> Session:
-        """Add a session over the same link. It is ready when the server has opened it: wait for that."""
+    def new_session(
+        self, name: str, confirm: ConfirmMode = "event", is_resumable: bool = True, resume: str = ""
+    ) -> Session:  # fmt: skip
+        """Add a session over the same link, in the place of the one to `resume`. It is ready when the server has opened it: wait
+        for that."""
         self.check_open()
         if len(self.sessions) > SESSIONS_MAX:
             raise Refused(f"{SESSIONS_MAX} sessions are open on this client's link; close some, or connect another client")
         made = Session(self, name, self.session.source, confirm, is_resumable)
+        made.id = resume
         self.sessions.append(made)
         if self._keeper.window:
             self.spawn(self._resume(made))

@@ -41,11 +41,16 @@ _decode = msgspec.msgpack.Decoder(Mark).decode
 
 
 class Base(msgspec.Struct, frozen=True):
-    """The upstream subscription that a route draws from, and how it renames what comes from there."""
+    """The upstream subscription that a route draws from, and how it renames what comes from there.
+
+    session   of an upstream queue: the session that receives from it. A queue has no lock that a later process could take over,
+              but that process goes on with this session, and so with what it holds
+    """
 
     identity: str = ""
     source: str = ""
     to: str = ""
+    session: str = ""
 
 
 _decode_base = msgspec.msgpack.Decoder(Base).decode
