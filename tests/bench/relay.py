@@ -24,7 +24,7 @@ from nats.js.api import StorageType, StreamConfig, StreamSource
 import holdfast
 from holdfast.errors import HoldfastError
 from holdfast.relay import Relay, RelayDefinition, Route, Upstream
-from holdfast.relay.relay import ask_status
+from holdfast.relay.report import ask_status
 from tests.bench.child import Child
 from tests.bench.end_to_end import Run
 from tests.bench.peer import WAIT_SECONDS

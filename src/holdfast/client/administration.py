@@ -161,13 +161,14 @@ class Administration(ABC):
         and go to the dead events. Returns how many."""
         return int(await self._manage("empty", timeout, name=check_name(name)))
 
-    async def destinations(self, *, timeout: float | None = None) -> list[DestinationDescription]:
-        """All queues and topics: name, kind, events waiting and in flight, number of receivers."""
+    async def destinations(self, *, prefix: str = "", timeout: float | None = None) -> list[DestinationDescription]:
+        """All queues and topics, or those whose names begin with `prefix`: name, kind, events waiting and in flight, number of
+        receivers."""
         found: list[DestinationDescription] = []
-        after: str | None = ""
-        while after is not None:
+        after: str | None = prefix[:-1]
+        while after is not None and (after < prefix or after.startswith(prefix)):  # names come in their order
             page = await self._look("list", timeout, after=after)
-            found += page["destinations"]
+            found += [each for each in page["destinations"] if each["name"].startswith(prefix)]
             after = page["next"]
         return found
 

@@ -121,7 +121,7 @@ class Line:
         if self.problem is None or self.problem.sentence != problem.sentence:
             log.warning("route %s does not pass events, and begins again: %s", self.name, problem)
         self.problem = problem
-        self.figures.held_back = problem.sentence
+        self.figures.failed(problem.sentence)
 
     # --- one attempt -------------------------------------------------------------------------------------------------
 

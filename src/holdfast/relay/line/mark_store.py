@@ -21,7 +21,7 @@ import msgspec
 
 from holdfast.client.client import Client
 from holdfast.client.client_session import ClientSession
-from holdfast.errors import Detached, SubscriptionRemoved, Unavailable
+from holdfast.errors import Detached, NoSuchDestination, NoSuchSubscription, SubscriptionRemoved, Unavailable
 from holdfast.relay.errors import TakenOver
 from holdfast.relay.machines.marks import Mark
 
@@ -54,6 +54,15 @@ class Base(msgspec.Struct, frozen=True):
 
 
 _decode_base = msgspec.msgpack.Decoder(Base).decode
+
+
+async def look(local: Client, topic: str) -> list[Mark]:
+    """The marks that are kept, without taking the store over."""
+    try:
+        async with local.browse(topic, SUBSCRIPTION) as browser:
+            return [_decode(event.body) async for event in browser if event.type == MARK]
+    except (NoSuchDestination, NoSuchSubscription):
+        return []
 
 
 class MarkStore:
