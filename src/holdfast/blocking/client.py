@@ -98,6 +98,7 @@ class Client(SessionMethods):
     purge = waiting_for(AsyncClient.purge)
     empty = waiting_for(AsyncClient.empty)
     destinations = waiting_for(AsyncClient.destinations)
+    log_lines = waiting_for(AsyncClient.log_lines)
     describe = waiting_for(AsyncClient.describe)
     create_subscription = waiting_for(AsyncClient.create_subscription)
     ensure_subscription = waiting_for(AsyncClient.ensure_subscription)

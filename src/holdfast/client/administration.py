@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
 
 from holdfast.client import checks
 from holdfast.client.checks import check_name, check_subscription
@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 
 # What `ensure_queue`, `ensure_topic` and `ensure_subscription` found to do.
 Ensured = Literal["created", "changed", "unchanged"]
+
+
+class LogLine(NamedTuple):
+    """A line of a program's log, for `log_lines`."""
+
+    level: str  # INFO, WARNING, ERROR or CRITICAL
+    logger: str
+    text: str
+    time_us: int  # since 1970
 
 
 class DestinationSettings(TypedDict, total=False):
@@ -297,3 +306,10 @@ class Administration(ABC):
         destinations are full, and whether it is short of room (`is_short`, `reason`)."""
         told: Status = await self._look("status", timeout)
         return told
+
+    async def log_lines(self, program: str, lines: Sequence[LogLine], *, timeout: float | None = None) -> bool:
+        """Add lines to the topic `_LOG` of the server, for a program that runs beside it: at most 128 at once, each of 4,000
+        characters. Returns whether somebody subscribes to it; otherwise they are dropped. The server also drops what comes faster
+        than it can be stored, and says so in `_LOG`."""
+        taken: bool = await self._manage("log", timeout, program=program, lines=list(lines))
+        return taken

@@ -126,6 +126,11 @@ class RelayDefinition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     password_env: str = ""  # the environment variable that has the password of the user in `local`
 
     @property
+    def is_embedded(self) -> bool:
+        """Its journal is in its own process."""
+        return self.local.startswith(("file:", "memory:"))
+
+    @property
     def replies(self) -> str:
         return own_names.replies_queue(self.name)
 

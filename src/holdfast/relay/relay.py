@@ -29,6 +29,7 @@ from holdfast.relay.errors import Restored
 from holdfast.relay.gone_routes import GoneRoute
 from holdfast.relay.line.line import Line
 from holdfast.relay.line.together import until_one_ends
+from holdfast.relay.log_forwarder import LogForwarder
 from holdfast.relay.machines.catching_up import CatchingUp
 from holdfast.relay.replies import Replies
 
@@ -51,6 +52,7 @@ class Relay:
         self._problems: dict[str, str] = {}  # of upstreams that cannot be reached
         self._gone: dict[str, list[GoneRoute]] = {}  # by upstream
         self._replies: Replies | None = None
+        self._log_forwarder: LogForwarder | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     @classmethod
@@ -62,6 +64,9 @@ class Relay:
         """Open the local journal, and begin."""
         definition = self.definition
         self._local = await local_client(definition).open()
+        if not definition.is_embedded:
+            self._log_forwarder = LogForwarder(self._local, f"relay {definition.name}")
+            self._start("log", self._log_forwarder.run())
         self._replies = Replies(definition.replies, self._local, self._upstreams)
         self._start("replies", self._replies.run())
         can_ask = asyncio.Event()
@@ -93,6 +98,8 @@ class Relay:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._log_forwarder is not None:
+            await self._log_forwarder.finish()
         for client in (*self._upstreams.values(), self._local):
             if client is not None:
                 try:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -49,6 +49,7 @@ from holdfast.node.identity import Identity
 from holdfast.node.login.allowance import Allowances
 from holdfast.node.login.login import Login, network_of
 from holdfast.node.login.permission import may_receive
+from holdfast.node.logs.log_line import LogLine
 from holdfast.node.logs.notices import STRANGERS_INTERVAL_S, Notices, folded
 from holdfast.node.logs.operator_log import OperatorLog
 from holdfast.node.message_manager_view import MessageManagerView, RememberedSession
@@ -93,6 +94,8 @@ class ClientManager:
         self.bus = bus
         self.login: Login | None = None  # without users, every client is welcome
         self.programs: list[dict[str, Any]] = []  # that run beside the server, for its status
+        # Lines of a program's log, for the topic `_LOG`: whether somebody subscribes to it.
+        self.take_log: Callable[[str, Sequence[LogLine]], bool] = lambda program, lines: False
         # The subject is new at every start, so that an answer meant for a former life reaches nobody.
         self.subject = f"client_manager.{identifier.to_text(identity.take())}"
         self._messages_subject = message_manager_subject(messages.name)
