@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli import help_text
-from holdfast.cli.continuity.engine import LogLevel
-from holdfast.cli.options import Json, Timeout, expanded
+from holdfast.cli.options import Json, LogLevel, Timeout, expanded
 
 if TYPE_CHECKING:
     from holdfast.relay.definition import RelayDefinition
