@@ -143,6 +143,27 @@ async def test_two_relays_that_face_each_other_pass_each_event_once_and_do_not_w
             assert of(one, "alerts")["received"] == of(other, "alerts")["received"] == 100
 
 
+async def test_two_relays_that_face_each_other_with_all_topics_pass_nothing_of_each_other(tmp_path: Path) -> None:
+    async with a_pair(tmp_path) as pair:
+        for client in (pair.at_head, pair.at_berlin):
+            await client.ensure_subscription("alerts", "people")
+        there = defined(pair.head.url, pair.berlin.url, name="berlin", all=route(topic="**"))
+        back = defined(pair.berlin.url, pair.head.url, name="head", all=route(topic="**"))
+
+        async with relaying(there) as one, relaying(back) as other:
+            await asyncio.gather(draws(one, "all"), draws(other, "all"))
+            await pair.at_head.topic("alerts").send("from head")
+            await pair.at_berlin.topic("alerts").send("from berlin")
+            found = await asyncio.gather(
+                confirm_all(pair.at_head, "alerts", "people", 2), confirm_all(pair.at_berlin, "alerts", "people", 2)
+            )
+            await pair.at_head.topic("relay.berlin.ask").send({})
+            await until(lambda: all(of(each, "all")["looped"] for each in (one, other)), "topics of relays are left out")
+
+            assert sorted(found[0]) == sorted(found[1]) == ["from berlin", "from head"]
+            assert of(one, "all")["appended"] == of(other, "all")["appended"] == 1, "a mark would make a mark, for ever"
+
+
 async def test_a_relay_that_only_faces_another_one_has_no_recipient(tmp_path: Path) -> None:
     async with a_pair(tmp_path) as pair:
         await pair.at_head.ensure_subscription("alerts", "people")

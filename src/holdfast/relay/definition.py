@@ -110,6 +110,11 @@ class Route(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         """A rule changes the events themselves, so that batches are opened."""
         return bool(self.add) or self.ttl is not None
 
+    def leaves_out(self, destination: str) -> bool:
+        """Topics of relays, such as those of marks, do not pass by a wildcard of all topics: two relays that face each other
+        would pass on the marks of each other, each with a mark of its own, for ever."""
+        return destination.startswith(own_names.PREFIX) and not self.source.startswith(own_names.PREFIX)
+
     def renaming(self) -> Renaming:
         return Renaming(self.source, self.to, is_regex=bool(self.regex))
 

@@ -22,7 +22,7 @@ class Counts(msgspec.Struct):
     confirmed: int = 0  # upstream has applied the confirm
     rejected: int = 0  # upstream has applied the reject: they died here
     sampled: int = 0  # sampling left them out; they were confirmed
-    looped: int = 0  # they came from here, or had passed too many relays; they were confirmed
+    looped: int = 0  # they came from here, had passed too many relays, or were a relay's own; they were confirmed
 
 
 class Figures:
