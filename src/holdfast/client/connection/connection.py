@@ -137,13 +137,16 @@ class Connection:
     # --- sessions beside the client's own ----------------------------------------------------------------------------
 
     def new_session(
-        self, name: str, confirm: ConfirmMode = "event", is_resumable: bool = True, channel: str = ""
+        self, name: str, confirm: ConfirmMode = "event", is_resumable: bool = True, channel: str = "", resume: str = ""
     ) -> Session:  # fmt: skip
-        """Add a session over the same link. It is ready when the server has opened it: wait for that."""
+        """Add a session over the same link, in the place of the one to `resume`. It is ready when the server has opened it: wait
+        for that."""
         self.check_open()
         if len(self.sessions) > SESSIONS_MAX:
             raise Refused(f"{SESSIONS_MAX} sessions are open on this client's link; close some, or connect another client")
-        return self._add(Session(self, name, self.session.source, confirm, is_resumable, None, channel))
+        made = Session(self, name, self.session.source, confirm, is_resumable, None, channel)
+        made.id = resume
+        return self._add(made)
 
     def new_lane(self, home: Session, channel: str) -> Session:
         """Add the lane of a session in another channel."""

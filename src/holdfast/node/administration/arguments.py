@@ -11,20 +11,23 @@ name: the key of a pattern (`glob:orders.*`) does not pass for one; a pattern is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import UNSET
 
 from holdfast.access.access_list import Action
-from holdfast.destination.name import DEAD, check_letters, is_temporary
+from holdfast.destination.name import DEAD, LOG, check_letters, is_temporary
 from holdfast.destination.removal import NAMES as LIMIT_NAMES
 from holdfast.destination.removal import Limits
 from holdfast.destination.settings import Settings, duration_ms
 from holdfast.destination.state.subscription import Match, key_of_where, where_of
 from holdfast.errors import BadSetting
 from holdfast.event.pattern import Pattern
+from holdfast.node.logs.log_line import LogLine
 
+# Lines of a program's log in one request.
+LOG_LINES_MAX = 128
 Kind = Literal["queue", "topic"]
 Asked = TypeVar("Asked", bound="Arguments")
 
@@ -308,6 +311,17 @@ class DropStages(Arguments, frozen=True, kw_only=True):
     names: list[str]
 
 
+class Log(Arguments, frozen=True, kw_only=True):
+    """Lines that a program wants to have in the topic `_LOG`."""
+
+    program: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+    lines: Annotated[list[LogLine], msgspec.Meta(max_length=LOG_LINES_MAX)]
+
+    @property
+    def touched(self) -> Touched:
+        return Touched("send", LOG)
+
+
 ACTIONS: Mapping[str, type[Arguments]] = {
     "create": Create,
     "configure": Configure,
@@ -332,6 +346,7 @@ ACTIONS: Mapping[str, type[Arguments]] = {
     "dead_cursor": DeadCursor,
     "temporary": Temporary,
     "drop_stages": DropStages,
+    "log": Log,
 }
 
 

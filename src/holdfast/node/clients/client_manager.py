@@ -41,6 +41,7 @@ from holdfast.node.figures import Figures
 from holdfast.node.identity import Identity
 from holdfast.node.login.login import Login, network_of
 from holdfast.node.login.permission import may_receive
+from holdfast.node.logs.log_line import LogLine
 from holdfast.node.logs.notices import STRANGERS_INTERVAL_S, Notices, folded
 from holdfast.node.logs.operator_log import OperatorLog
 from holdfast.node.message_manager_view import MessageManagerView, RememberedSession
@@ -79,6 +80,8 @@ class ClientManager:
         self.bus = bus
         self.login: Login | None = None  # without users, every client is welcome
         self.programs: list[dict[str, Any]] = []  # that run beside the server, for its status
+        # Lines of a program's log, for the topic `_LOG`: whether somebody subscribes to it.
+        self.take_log: Callable[[str, Sequence[LogLine]], bool] = lambda program, lines: False
         self.sessions: dict[str, Session] = {}
         self.links: dict[str, ClientLink] = {}
         self._open: set[ClientLink] = set()
