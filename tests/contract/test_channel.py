@@ -71,7 +71,7 @@ async def test_rule_2_an_append_is_not_answered_at_once_and_is_durable_when_it_i
         assert not future.done()
         assert channel.durable == 0
         receipt = await asyncio.wait_for(future, PATIENCE_S)
-        assert receipt == Receipt(entry=1, copies=1, is_synced=kind.is_synced)
+        assert receipt == Receipt(entry=1, copies=kind.copies, is_synced=kind.is_synced)
         assert channel.durable >= receipt.entry
 
 

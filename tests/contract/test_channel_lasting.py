@@ -161,4 +161,4 @@ def _another(kind: Kind) -> Kind:
     if isinstance(kind, OnJournal):
         return OnJournal(kind.folder.parent / "other")
     assert isinstance(kind, OnJetStream)
-    return OnJetStream(kind.server)
+    return OnJetStream(kind.servers)
