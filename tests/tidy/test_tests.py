@@ -23,6 +23,7 @@ SLEEPS = {
     "tests/bench/fairness.py": (1, PACE),
     "tests/bench/peers/rabbitmq.py": (1, POLLS),
     "tests/bench/relay.py": (2, POLLS),
+    "tests/contract/test_channel_carrying.py": (1, REPEATS),
     "tests/contract/test_client_credit.py": (1, "a job is work of so long"),
     "tests/contract/test_client_expired.py": (1, "the program works, and gives the loop no time, until events have expired"),
     "tests/contract/test_jetstream.py": (1, REPEATS),

@@ -70,13 +70,22 @@ class Stretches:
     def _forget_below(self, first: int) -> None:
         while self._complete and self._complete[0].last < first:
             self._known_bytes -= self._complete.popleft().bytes
-        if self._complete and self._complete[0].first < first:  # a part of it was freed: of equal sizes, for all we know
-            cut = self._complete.popleft()
-            left = cut.bytes * (cut.last - first + 1) // (cut.last - cut.first + 1)
-            self._known_bytes -= cut.bytes - left
-            self._complete.appendleft(Stretch(first, cut.last, left))
+        if self._complete and self._complete[0].first < first:
+            self._cut(first)
         if not self._complete and self._open_first < first:
             self._forget_open(first)
+
+    def _cut(self, first: int) -> None:
+        """A part of the oldest was freed. The rest, of equal sizes for all we know, joins the next: alone it may be one entry."""
+        cut = self._complete.popleft()
+        left = cut.bytes * (cut.last - first + 1) // (cut.last - cut.first + 1)
+        self._known_bytes -= cut.bytes - left
+        if self._complete:
+            following = self._complete.popleft()
+            self._complete.appendleft(Stretch(first, following.last, left + following.bytes))
+        else:
+            self._open_first = first
+            self._open_bytes += left
 
     def _forget_open(self, first: int) -> None:
         count = max(0, self._next - first)

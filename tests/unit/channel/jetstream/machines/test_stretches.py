@@ -31,8 +31,15 @@ def test_after_a_release_the_next_stretch_is_the_oldest() -> None:
     assert made.oldest(13, 0) is None
 
 
-def test_a_stretch_that_was_freed_in_part_has_the_rest_of_its_bytes() -> None:
-    assert noted(12).oldest(3, 100) == Stretch(3, 4, 20)
+def test_what_is_left_of_a_stretch_that_was_freed_in_part_joins_the_next() -> None:
+    """Alone it may be one unfinished entry, of which upkeep would think that it is not worth carrying."""
+    assert noted(12).oldest(3, 100) == Stretch(3, 8, 20 + 40)
+    assert noted(6).oldest(3, 40) is None
+
+    made = noted(6)
+    made.oldest(3, 40)
+    made.note(7, 10)
+    assert made.oldest(3, 50) == Stretch(3, 7, 20 + 30)
 
 
 def test_sizes_may_be_noted_in_any_order_and_twice() -> None:
