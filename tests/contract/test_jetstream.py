@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,17 @@ import nats
 import pytest
 
 from holdfast.channel.channel import Entry, Purpose, Receipt
-from holdfast.channel.jetstream.direct_get import DirectGet
-from holdfast.channel.jetstream.entries import Entries
 from holdfast.channel.jetstream.jetstream_channel import JetStreamChannel
-from holdfast.channel.jetstream.reader import Reader
-from holdfast.channel.jetstream.settings import JetStreamSettings, Names, checksum_of, message_headers, message_id
-from holdfast.errors import BadName, BadSetting, Blocked, Damaged, HoldfastError, OutcomeUnknown, Unavailable
+from holdfast.channel.jetstream.settings import JetStreamSettings, Names
+from holdfast.errors import BadName, BadSetting, Blocked, HoldfastError, OutcomeUnknown, Unavailable
 from tests.contract.channels import KIB, MIB, PATIENCE_S, append_all, commands, fill, read_up_to, reading
-from tests.nats_server import NatsServer
+from tests.nats_server import NatsServer, forgotten_sockets
+
+
+@pytest.fixture(autouse=True)
+def sockets() -> Iterator[None]:
+    with forgotten_sockets():
+        yield
 
 
 def settings(server: NatsServer, **others: Any) -> JetStreamSettings:
@@ -169,50 +173,6 @@ async def test_commands_that_wait_for_the_cluster_are_bounded(nats_server: NatsS
     assert [isinstance(answer, Receipt) for answer in answers[:10]] == [True] * 10
     assert [isinstance(answer, Blocked) for answer in answers[10:]] == [True] * 2
     await channel.close()
-
-
-# --- damage --------------------------------------------------------------------------------------------------------------
-
-
-async def test_entries_purged_by_somebody_else_are_damage_and_not_passed_over(nats_server: NatsServer) -> None:
-    name = new_name()
-    channel = await JetStreamChannel.open(name, settings(nats_server))
-    await append_all(channel, commands(20))
-    connection = await nats.connect(nats_server.url)
-    await connection.jetstream().purge_stream(Names(name).stream, seq=10)
-
-    with pytest.raises(Damaged, match="entry 1 "):
-        await read_up_to(channel, 1, 20)
-    with pytest.raises(Damaged, match="entry 9 "):
-        await channel.fetch([9, 10])
-
-    assert [number for number, _ in await read_up_to(channel, 10, 20)] == list(range(10, 21))
-    await connection.close()
-    await channel.close()
-
-
-async def test_a_gap_in_the_middle_is_damage_and_what_stands_before_it_is_handed_out(nats_server: NatsServer) -> None:
-    """A stream made by `open` lets nobody delete single entries; this one does, as a broken disk would."""
-    names = Names(new_name())
-    connection = await nats.connect(nats_server.url)
-    context = connection.jetstream()
-    await context.add_stream(name=names.state_stream, subjects=[f"{names.state_subject}.>"])
-    await context.add_stream(name=names.stream, subjects=[names.subject], allow_direct=True)
-    for number, command in enumerate(commands(9)):
-        headers = message_headers(names.stream, message_id("", number), checksum_of(command))
-        await context.publish(names.subject, command, headers=headers)
-    await context.delete_msg(names.stream, 6)
-    direct = DirectGet(connection, names)
-    await direct.start()
-    entries = Entries(connection, names, settings(nats_server), direct, lambda number: None)
-
-    found: list[int] = []
-    with pytest.raises(Damaged, match="entry 6 "):
-        async for run in Reader(connection, names, entries, direct, lambda: None).runs(1):
-            found.extend(each.number for each in run)
-
-    assert found == [1, 2, 3, 4, 5]
-    await connection.close()
 
 
 # --- servers that die ----------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 # The servers choose where a consumer goes. With three of them, one in a thousand searches misses one with so many.
 CONSUMERS_MAX = 20
 LOOK_S = 3.0
+LOOK_AGAIN_S = 1.0
 
 
 class Copies:
@@ -38,12 +39,15 @@ class Copies:
         self._settings = settings
         self._check_held = check_held
         self._looking: asyncio.Task[None] | None = None
+        self._look_at = 0.0
         self.damaged: dict[str, str] = {}  # by server: what is wrong with its copy
 
     def suspect(self, number: int) -> None:
-        """Find out in the background which copies lack this entry, or have it wrong; one search at a time."""
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.get_running_loop().create_task(self._look(number))
+        """Find out in the background which copies lack this entry, or have it wrong; one search at a time, and few."""
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._look_at and (self._looking is None or self._looking.done()):
+            self._look_at = loop.time() + LOOK_AGAIN_S
+            self._looking = loop.create_task(self._look(number))
 
     async def _look(self, number: int) -> None:
         try:

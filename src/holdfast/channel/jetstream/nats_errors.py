@@ -103,8 +103,8 @@ def damaged_tail(stream: str, server: str, wrong: str) -> Damaged:
 
 def missing(stream: str, entry: int) -> Damaged:
     return Damaged(
-        f"stream {stream}: entry {entry} is gone although it was never released; nothing was skipped: do not release or purge "
-        "anything, and compare the copies of the servers",
+        f"stream {stream}: no copy of entry {entry} is as it was stored: it is gone although it was never released, or its "
+        "checksum is wrong; nothing was skipped: do not release or purge anything, and compare the copies of the servers",
         stream=stream,
         entry=entry,
     )

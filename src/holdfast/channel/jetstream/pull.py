@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -22,7 +23,8 @@ from holdfast.errors import Unavailable
 EXPIRY_S = 30
 HEARTBEAT_S = 0.4
 SILENCE_S = 3 * HEARTBEAT_S
-INACTIVE_S = 60.0
+# A consumer that nobody asks any more, because its program died, is removed by the servers after this time.
+INACTIVE_S = 15.0
 
 _HEARTBEAT = "100"
 _REQUEST_ENDED = "408"
@@ -40,7 +42,8 @@ class Pull:
         self._inbox = connection.new_inbox()
         self._questions = 0
         self._subscription: Subscription | None = None
-        self._name = ""
+        self._name = f"reader-{secrets.token_hex(8)}"  # chosen here, so that it can be removed before it is known to be made
+        self._is_asked_for = False
         self._arrived: list[Found] = []
         self._due = 0  # entries that the present request may still bring
         self._news = asyncio.Event()
@@ -51,9 +54,11 @@ class Pull:
         """Make the consumer. Use it with a deadline."""
         context = self._connection.jetstream()
         self._subscription = await self._connection.subscribe(f"{self._inbox}.*", cb=self._on_message)
+        self._is_asked_for = True
         info = await context.add_consumer(
             self._names.stream,
             api.ConsumerConfig(
+                name=self._name,
                 deliver_policy=api.DeliverPolicy.BY_START_SEQUENCE,
                 opt_start_seq=start,
                 ack_policy=api.AckPolicy.NONE,
@@ -62,7 +67,6 @@ class Pull:
                 inactive_threshold=INACTIVE_S,
             ),
         )
-        self._name = info.name
         self.server = (info.cluster.leader if info.cluster else None) or ""
 
     async def next_run(self) -> list[Found]:
@@ -126,7 +130,7 @@ class Pull:
         try:
             if self._subscription is not None and not self._connection.is_closed:
                 await self._subscription.unsubscribe()
-                if self._name:
+                if self._is_asked_for:
                     await self._connection.publish(f"$JS.API.CONSUMER.DELETE.{self._names.stream}.{self._name}", b"")
         except FOREIGN:
             pass

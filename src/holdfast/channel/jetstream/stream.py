@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
-import nats
 from nats.aio.client import Client
 from nats.js import JetStreamContext, api
 from nats.js.errors import NotFoundError
@@ -42,11 +41,16 @@ async def connect(settings: JetStreamSettings, reconnected: Callable[[], None]) 
         "reconnected_cb": on_reconnected,
         **settings.connect_options,
     }
+    connection = Client()
     try:
         async with asyncio.timeout(settings.timeout_s):
-            return await nats.connect(servers=list(settings.servers), **options)
-    except FOREIGN as problem:
-        raise translate(problem, f"connecting to {', '.join(settings.servers)}") from problem
+            await connection.connect(list(settings.servers), **options)
+    except BaseException as problem:
+        await connection.close()  # of a connection that is half made, too
+        if isinstance(problem, FOREIGN):
+            raise translate(problem, f"connecting to {', '.join(settings.servers)}") from problem
+        raise
+    return connection
 
 
 async def _note(problem: Exception) -> None:
