@@ -228,6 +228,25 @@ async def test_rule_4_a_reader_may_start_at_an_entry_that_is_not_there_yet(kind:
         assert [entry.number for entry in await reader] == [5, 6]
 
 
+async def test_rule_4_a_reader_that_is_cancelled_ends_whether_it_waits_or_reads(kind: Kind) -> None:
+    async with opened(kind) as channel:
+        await append_all(channel, commands(3))
+
+        async def follow(start: int) -> None:
+            async for _ in channel.read(start):
+                pass
+
+        for start in (1, 4):
+            for turns in (1, 5, 50):
+                reader = asyncio.create_task(follow(start))
+                await turn_loop(turns)
+                reader.cancel()
+
+                await asyncio.wait([reader], timeout=PATIENCE_S)
+
+                assert reader.cancelled()
+
+
 async def test_rule_4_readers_do_not_take_entries_from_each_other(kind: Kind) -> None:
     async with opened(kind) as channel:
         readers = [asyncio.create_task(read_up_to(channel, 1, 100)) for _ in range(5)]

@@ -17,6 +17,7 @@ SLEEPS = {
     "tests/waiting.py": (3, "this is what polls, and what lets the loop turn"),
     "tests/bench/alert_rules.py": (1, PACE),
     "tests/bench/backlog.py": (1, POLLS),
+    "tests/bench/cluster_channel.py": (1, REPEATS),
     "tests/bench/child.py": (1, POLLS),
     "tests/bench/continuity.py": (2, POLLS),
     "tests/bench/end_to_end.py": (1, PACE),
