@@ -14,9 +14,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.bus.bus import OnMessage, client_manager_subject, message_manager_subject
+from holdfast.bus.bus import NODES, OnMessage, client_manager_subject, message_manager_subject
 from holdfast.bus.link.client_side import ClientSide
-from holdfast.bus.message import LinkMade
+from holdfast.bus.message import Heartbeat, LinkMade
 from holdfast.bus.message_codec import MessageCodec
 from holdfast.bus.nats.connection import Connection
 from holdfast.bus.nats.endpoint import Endpoint
@@ -38,6 +38,7 @@ class NatsBus:
         self._managers: dict[str, ManagerBus] = {}
         self._towards = LinkedPeers(self.endpoint, self.links.send, self.subject, message_manager_subject)
         self._stop_listening = connection.subscribe(self.endpoint.subjects.of_client(start), self._hear)
+        self._stop_hearing_nodes = self.endpoint.listen(NODES, self._hear_node)
         self._timer = self._loop.call_later(TICK_S, self._tick)
 
     @property
@@ -107,6 +108,12 @@ class NatsBus:
         if frame is not None:
             self._towards.act(self.links.receive(frame, self.endpoint.now_ms()))
 
+    def _hear_node(self, heartbeat: object) -> None:
+        """A primary is found by its heartbeats, also where nobody has told its claim."""
+        for copy in heartbeat.copies if isinstance(heartbeat, Heartbeat) else ():
+            if copy.is_primary and not self.leads(copy.manager):
+                self.learn_epoch(copy.manager, copy.epoch)
+
     def _tick(self) -> None:
         self._timer = self._loop.call_later(TICK_S, self._tick)
         self._towards.act(self.links.tick(self.endpoint.now_ms()))
@@ -120,6 +127,7 @@ class NatsBus:
     async def close(self) -> None:
         self._timer.cancel()
         self._stop_listening()
+        self._stop_hearing_nodes()
         for manager in self._managers.values():
             manager.resign()
         await self.endpoint.connection.close()
