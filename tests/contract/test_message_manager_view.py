@@ -20,10 +20,10 @@ from holdfast.node.logs.operator_log import OperatorLog
 from holdfast.node.message_manager_view import MessageManagerView, RememberedSession, Staged
 from holdfast.node.messages.local_view import LocalView
 from holdfast.node.messages.message_manager import MessageManager
-from holdfast.node.messages.view_answers import ViewAnswers
 from holdfast.node.remote import remote_view
 from holdfast.node.remote.appended_commands import AppendedCommands
 from holdfast.node.remote.remote_view import RemoteView
+from holdfast.node.remote.view_answers import ViewAnswers
 from tests.contract.buses import MANAGER, OnNats, new_name
 from tests.machines import batch_of
 from tests.nats_server import NatsServer

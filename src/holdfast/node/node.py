@@ -27,8 +27,7 @@ from holdfast.channel.memory_channel import MemoryChannel
 from holdfast.cluster.places import PlaceTable
 from holdfast.destination.name import LOG
 from holdfast.errors import BadSetting, HoldfastError, NotAJournal
-from holdfast.node import places_file
-from holdfast.node import supervision
+from holdfast.node import places_file, supervision
 from holdfast.node.administration.admin_queue import AdminQueue
 from holdfast.node.clients.client_manager import ClientManager
 from holdfast.node.clock import Clock, SystemClock

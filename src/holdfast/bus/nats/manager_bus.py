@@ -30,7 +30,7 @@ class ManagerBus:
         self._epoch = 0
         self._led_here = led_here
         self._led_elsewhere = led_elsewhere
-        self._towards = LinkedPeers(endpoint, self._send, message_manager_subject(name), client_manager_subject)
+        self._towards = LinkedPeers(endpoint, self._send, client_manager_subject, lambda _: (message_manager_subject(name),))
         self._stop_listening: Callable[[], None] = lambda: None
 
     @property

@@ -36,7 +36,7 @@ class NatsBus:
         self.endpoint = Endpoint(connection, cluster, start, codec)
         self._loop = asyncio.get_running_loop()
         self._managers: dict[str, ManagerBus] = {}
-        self._towards = LinkedPeers(self.endpoint, self.links.send, self.subject, message_manager_subject)
+        self._towards = LinkedPeers(self.endpoint, self.links.send, message_manager_subject, self._heard_on)
         self._stop_listening = connection.subscribe(self.endpoint.subjects.of_client(start), self._hear)
         self._stop_hearing_nodes = self.endpoint.listen(NODES, self._hear_node)
         self._timer = self._loop.call_later(TICK_S, self._tick)
@@ -94,12 +94,17 @@ class NatsBus:
         self._towards.act(self.links.leave(name, self.endpoint.now_ms()))
         self._towards.forget(name)
         self.endpoint.local.publish(message_manager_subject(name), LinkMade(self.subject, epoch))
-        self.endpoint.local.publish(self.subject, LinkMade(message_manager_subject(name), epoch))
+        for subject in self._heard_on(name):
+            self.endpoint.local.publish(subject, LinkMade(message_manager_subject(name), epoch))
 
     def _led_elsewhere(self, name: str, epoch: int) -> None:
         """It is not primary any more: whoever is one has a newer epoch."""
         self.reach(name)
         self.learn_epoch(name, epoch)
+
+    def _heard_on(self, manager: str) -> tuple[str, str]:
+        """What becomes of a link is heard on the subject of the client manager, and on that of its part for this manager."""
+        return self.subject, f"{self.subject}.{manager}"
 
     # --- what comes, and time ----------------------------------------------------------------------------------------
 
