@@ -72,7 +72,7 @@ class ClusterNode:
         shared = (SharedTurn(), OperatorLog(next(iter(channels.values()))), Figures())
         managers = [self._seen(name, channel, is_alone=places is None) for name, channel in channels.items()]
         self.clients = ClientManager(managers, places, bus, identity, clock, settings, *shared, start=bus.endpoint.start)
-        self._heart = Heart(whose, bus.subject, bus, clock, list(self.members.values()))
+        self._heart = Heart(whose, bus.subject, bus, clock, list(self.members.values()), settings.session_grace_ms)
 
     @classmethod
     async def open(
