@@ -9,7 +9,7 @@ from holdfast.destination.command import Command
 from tests.naive_directory import Key, NaiveDirectory, NaiveEvent
 
 Transaction = tuple[str, str]  # session, assembly
-Meanwhile = tuple[Key, list[int], commands.Dead | None]
+Meanwhile = tuple[int, Key, list[int], commands.Dead | None]  # the entry, where, which; how they died, or None: purged
 
 
 @dataclass
@@ -28,9 +28,10 @@ class NaiveParticipant(NaiveDirectory):
         self.transactions: dict[Transaction, NaiveTransaction] = {}
         self.locked: dict[tuple[Key, int], Transaction] = {}
         self.postponed: list[Command] = []
+        self._sees_locked = False
 
     def settle(self, key: Key, data: bytes) -> list[NaiveEvent]:
-        return [event for event in super().settle(key, data) if (key, event.position) not in self.locked]
+        return [event for event in super().settle(key, data) if self._sees_locked or (key, event.position) not in self.locked]
 
     def obey(self, entry: int, command: Command, events: int = 0) -> None:
         """Apply any command of a transaction, or another one that is not refused, or keep it for later."""
@@ -45,35 +46,36 @@ class NaiveParticipant(NaiveDirectory):
                 self.final(entry, command)
             case commands.Complete() | commands.Check():
                 pass
-            case commands.Part() if (command.session, command.assembly) in self.transactions:
+            case commands.Part() | commands.Commit() if (command.session, command.assembly) in self.transactions:
                 pass
             case _ if self.is_to_wait(command):
                 self.postponed.append(command)
+            case commands.Abandon() if (command.session, command.assembly) in self.transactions:
+                pass
             case _:
                 self.obey_now(entry, command, events)
 
     def obey_now(self, entry: int, command: Command, events: int) -> None:
-        prepared = [key for key, known in self.transactions.items() if known.status == "prepared"]
-        spared = {key: self.assemblies[key] for key in prepared if key in self.assemblies}
-        kept = {key: [event for event in waiting if (key, event.position) in self.locked] for key, waiting in self.queues.items()}
-        if isinstance(command, commands.Dead):
-            where = (command.destination, command.subscription)
-            touched = [
-                event.position for event in super().settle(where, command.ranges) if (where, event.position) in self.locked
-            ]
-            self.note(where, touched, command)
-        self.apply(entry, command, events)
-        self.assemblies.update(spared)
         if isinstance(command, commands.Purge):
             where = (command.name, "")
-            self.queues[where] = kept[where]
-            self.note(where, [event.position for event in kept[where]], None)
+            self.queues[where] = [event for event in self.queues[where] if (where, event.position) in self.locked]
+            self.note(entry, where, [event.position for event in self.queues[where]], None)
+            return
+        if isinstance(command, commands.Dead):
+            where = (command.destination, command.subscription)
+            touched = [event.position for event in super().settle(where, command.ranges)]
+            self.note(entry, where, touched, command)
+        spared = {key: self.assemblies[key] for key in self.prepared() if key in self.assemblies}
+        self._sees_locked = isinstance(command, commands.InHand)
+        self.apply(entry, command, events)
+        self._sees_locked = False
+        self.assemblies.update(spared)
 
-    def note(self, where: Key, positions: list[int], death: commands.Dead | None) -> None:
+    def note(self, entry: int, where: Key, positions: list[int], death: commands.Dead | None) -> None:
         for key, known in self.transactions.items():
             touched = [each for each in positions if self.locked.get((where, each)) == key]
             if touched:
-                known.meanwhile.append((where, touched, death))
+                known.meanwhile.append((entry, where, touched, death))
 
     def is_to_wait(self, command: Command) -> bool:
         match command:
@@ -83,7 +85,17 @@ class NaiveParticipant(NaiveDirectory):
                 return locked or any(part.destination == command.name for part in parts)
             case commands.Abandon():
                 return (command.session, command.assembly) in self.prepared()
+            case commands.Unsubscribe() | commands.Remove() | commands.Subscribe() | commands.SubscribeLike():
+                return any(key == (command.topic, command.name) for key, _ in self.locked)
+            case commands.Detach() if command.receiver == 0 and command.session in self.sessions:
+                return any(self.owners.get(key) == command.session for key, _ in self.locked)
         return False
+
+    def is_void(self, command: Command) -> bool:
+        """What a command that waited speaks of is gone meanwhile."""
+        if isinstance(command, commands.Delete):
+            return command.name not in self.kinds
+        return isinstance(command, commands.Unsubscribe | commands.Remove) and (command.topic, command.name) not in self.queues
 
     def prepared(self) -> list[Transaction]:
         return [key for key, known in self.transactions.items() if known.status == "prepared"]
@@ -134,18 +146,23 @@ class NaiveParticipant(NaiveDirectory):
             for where, each in freed:
                 self.queues[where] = [event for event in self.queues[where] if event.position != each]
             for number in sorted(parts):
-                self.place((parts[number].entry, parts[number].events, parts[number].destination), entry)
+                part = parts[number]
+                if part.destination:
+                    self.place((part.entry, part.events, part.destination), entry)
+                if part.fragments != (0, 0):
+                    self.larges[part.entry] = [parts[each].entry for each in range(part.fragments[0], part.fragments[1] + 1)]
         else:
-            self.catch_up(entry, known)
+            self.catch_up(known)
         waited, self.postponed = self.postponed, []
         for each_command in waited:
-            if not isinstance(each_command, commands.Delete) or each_command.name in self.kinds:
+            if not self.is_void(each_command):
                 self.obey(entry, each_command)
 
-    def catch_up(self, entry: int, known: NaiveTransaction) -> None:
-        for where, positions, death in known.meanwhile:
+    def catch_up(self, known: NaiveTransaction) -> None:
+        for entry, where, positions, death in known.meanwhile:
             gone = [event for event in self.queues[where] if event.position in positions]
             self.queues[where] = [event for event in self.queues[where] if event not in gone]
-            for event in gone if death is not None else ():
+            for event in sorted(gone, key=lambda event: event.position) if death is not None else ():
                 assert death is not None
-                self.bury(event, where, death.reason, entry, death.code)
+                told = f"{death.reason}: {event.reason}" if event.reason and death.code == "redelivered" else death.reason
+                self.bury(event, where, told, entry, death.code, death.at_ms)
