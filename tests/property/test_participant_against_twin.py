@@ -4,6 +4,8 @@ against itself, restored from a snapshot at every point.
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +18,7 @@ from holdfast.destination.backlog import slots
 from holdfast.destination.command import Command, Stamp
 from holdfast.destination.directory import Directory
 from holdfast.event.position import Ranges
+from tests import effort
 from tests.machines import batch_of
 from tests.naive_directory import traits_for
 from tests.naive_participant import NaiveParticipant
@@ -23,6 +26,8 @@ from tests.property import test_directory_against_twin as twin
 from tests.random_commands import FRAGMENT, Choice, Driver, choices
 
 TWO = ["east", "west"]
+WALKS = effort.rounds(short=50, long=5_000)
+STEPS = 80
 KINDS = ["send"] * 4 + ["prepare"] * 4 + ["final"] * 4 + ["decide"] * 3 + [
     "confirm", "release", "reject", "dead", "attach", "attach", "take_over", "detach", "subscribe", "unsubscribe", "like",
     "remove", "create", "create", "delete", "purge", "in_hand", "open", "forget", "claim", "carry", "configure",
@@ -130,17 +135,36 @@ def check_transactions(driver: ParticipantDriver) -> None:
         assert known.status == ("prepared" if outcome is None else "aborted" if outcome.reason else "committed")
 
 
+def check(driver: ParticipantDriver) -> None:
+    check_transactions(driver)
+    twin.check_backlogs(driver)
+    twin.check_dead_counts(driver)
+    twin.check_bodies(driver)
+    twin.check_sessions(driver)
+    twin.check_assemblies(driver)
+
+
 @given(choices)
 def test_a_participant_does_what_its_naive_twin_does(made: list[Choice]) -> None:
     driver = ParticipantDriver()
     for choice in made:
         driver.step(choice)
-        check_transactions(driver)
-        twin.check_backlogs(driver)
-        twin.check_dead_counts(driver)
-        twin.check_bodies(driver)
-        twin.check_sessions(driver)
-        twin.check_assemblies(driver)
+        check(driver)
+
+
+def test_a_participant_does_what_its_naive_twin_does_on_long_walks() -> None:
+    """Hypothesis draws few commands at a time. Here transactions are in doubt in most states, and commands wait for them."""
+    first = effort.seed(20_261_118)
+    ended: Counter[str] = Counter()
+    for seed in range(first, first + WALKS):
+        dice, driver = random.Random(seed), ParticipantDriver()
+        for _ in range(STEPS):
+            driver.step((dice.randrange(256), dice.randrange(256), dice.randrange(256), dice.randrange(256)))
+            check(driver)
+            ended["waiting"] += len(driver.naive.postponed)
+        ended.update(known.status for known in driver.naive.transactions.values())
+
+    assert min(ended[each] for each in ("waiting", "prepared", "committed", "aborted")) > WALKS // 4, ended
 
 
 @given(choices)
