@@ -117,7 +117,7 @@ class Directory(State):
         try:
             if stamp is not None:
                 attaching.check_session(self, command)
-            if self.transactions.prepared and must_wait(self, command):
+            if self.transactions.prepared and must_wait(self, command, payload):
                 return self._wait(entry, data, stamp, origin, token)
             value, error = APPLY[type(command)](self, entry, command, payload, effects), None
         except Refused as refusal:
@@ -154,7 +154,7 @@ class Directory(State):
         waiting, self.transactions.waiting = self.transactions.waiting, []
         for came, data in waiting:
             command, payload = commands.decode(data)
-            if must_wait(self, command):
+            if must_wait(self, command, payload):
                 self.transactions.waiting.append((came, data))
                 continue
             value, error = None, None

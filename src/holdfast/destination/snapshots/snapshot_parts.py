@@ -265,6 +265,7 @@ class TransactionImage(Part, frozen=True, tag=36):
     settled: list[tuple[str, str, bytes]] = []  # destination, subscription, ranges
     destinations: list[str] = []  # of its parts
     afterwards: list[tuple[str, str, bytes, Death | None]] = []
+    publication: tuple[str, int, list[tuple[str, int]]] | None = None  # scope, number, stages
 
 
 class TransactionOutcomesImage(Part, frozen=True, tag=37):
