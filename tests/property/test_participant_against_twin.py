@@ -28,10 +28,11 @@ from tests.random_commands import FRAGMENT, Choice, Driver, choices
 TWO = ["east", "west"]
 WALKS = effort.rounds(short=50, long=5_000)
 STEPS = 80
-KINDS = ["send"] * 4 + ["prepare"] * 4 + ["final"] * 4 + ["decide"] * 3 + [
+KINDS = ["send"] * 4 + ["prepare"] * 4 + ["prepare_stages"] * 2 + ["final"] * 4 + ["decide"] * 3 + [
     "confirm", "release", "reject", "dead", "attach", "attach", "take_over", "detach", "subscribe", "unsubscribe", "like",
     "remove", "create", "create", "delete", "purge", "in_hand", "open", "forget", "claim", "carry", "configure",
-    "part", "part", "part", "fragment", "commit", "abandon", "stage", "publish", "drop", "complete", "again", "again",
+    "part", "part", "part", "fragment", "commit", "abandon", "stage", "stage", "stage", "publish", "drop",
+    "complete", "again", "again",
 ]  # fmt: skip
 
 
@@ -64,7 +65,7 @@ class ParticipantDriver(Driver):
                 command = commands.Carried(command.epoch, command.entries, [len(body) for body in bodies])
                 payload = b"".join(bodies)
                 self.carried.update(dict.fromkeys(command.entries, entry))
-            case commands.Publish():
+            case commands.Publish() | commands.Prepare() if stages is not None:
                 payload = encode_payload(stages)
             case commands.OpenProducer():  # others outlive their session here, which the twin does not know
                 command = replace(command, is_durable=True)
@@ -73,10 +74,7 @@ class ParticipantDriver(Driver):
             entry = len(self.manager.log) + 1
         is_batch = isinstance(command, commands.BatchCommand | commands.Part)
         self.append(commands.encode(command, payload, None if is_batch else Stamp("cm", entry)))
-        if isinstance(command, commands.Publish):
-            self.naive.publish(entry, command, stages or [])
-        else:
-            self.naive.obey(entry, command, events)
+        self.naive.obey(entry, command, events, stages)
 
     def introduce(self, session: str) -> None:
         if session and session not in self.naive.sessions:
@@ -101,6 +99,13 @@ class ParticipantDriver(Driver):
         assert isinstance(made, commands.Commit)
         here = self.here.setdefault((made.session, made.assembly), TWO[a % 2])
         return commands.Prepare(made.session, made.assembly, made.parts, TWO, here, made.settled)
+
+    def _prepare_stages(self, a: int, b: int, c: int) -> tuple[Command, int, list[tuple[str, int]]]:
+        publish, _, stages = self._publish(a, b, c)
+        assert isinstance(publish, commands.Publish)
+        key = ("/", f"p{len(self.here) - c % 2}")
+        here = self.here.setdefault(key, TWO[a % 2])
+        return commands.Prepare(*key, 0, TWO, here, scope=publish.scope, number=publish.number), 0, stages
 
     def _chosen(self, a: int) -> tuple[str, str]:
         known = [*self.naive.prepared(), *self.here]
@@ -163,8 +168,11 @@ def test_a_participant_does_what_its_naive_twin_does_on_long_walks() -> None:
             check(driver)
             ended["waiting"] += len(driver.naive.postponed)
         ended.update(known.status for known in driver.naive.transactions.values())
+        ended["published"] += sum(
+            known.status == "committed" and known.scope != "" for known in driver.naive.transactions.values()
+        )
 
-    assert min(ended[each] for each in ("waiting", "prepared", "committed", "aborted")) > WALKS // 4, ended
+    assert min(ended[each] for each in ("waiting", "prepared", "committed", "aborted", "published")) > WALKS // 10, ended
 
 
 @given(choices)
