@@ -102,6 +102,7 @@ class Prepare(Command, frozen=True):
     token: int = 0
     scope: str = ""
     number: int = 0
+    at_ms: int = 0  # when it was said, for those who look at transactions in doubt
 
 
 class Decision(Command, frozen=True):
@@ -115,6 +116,7 @@ class Decision(Command, frozen=True):
     reason: str = ""  # of an abort
     origin: str = ""
     token: int = 0
+    at_ms: int = 0
 
 
 class Final(Command, frozen=True):

@@ -99,7 +99,7 @@ def _lock(
         state.backlog(key).lock(ranges)
         effects.append(Locked(key, ranges))
     destinations = dict.fromkeys(made.batch.destination for made in assembly.in_order())
-    transaction = Transaction((command.session, command.assembly), command.participants, command.here, entry)
+    transaction = Transaction((command.session, command.assembly), command.participants, command.here, entry, command.at_ms)
     transaction.prepared = Prepared(command.client, settled, tuple(destinations), [])
     state.transactions.add(transaction)
 
@@ -116,7 +116,7 @@ def _prepare_stages(state: State, entry: int, command: commands.Prepare, payload
     except NotPublished as problem:
         return _abort_unknown(state, key, problem.sentence)
     destinations = tuple(dict.fromkeys(batch.destination for batch in batches))
-    transaction = Transaction(key, command.participants, command.here, entry)
+    transaction = Transaction(key, command.participants, command.here, entry, command.at_ms)
     publication = Publication(command.session, command.scope, command.number, tuple(named))
     transaction.prepared = Prepared(command.client, (), destinations, [], publication)
     state.transactions.add(transaction)
@@ -166,7 +166,8 @@ def decide(state: State, entry: int, command: commands.Decision, payload: memory
 
 def _decided_abort(state: State, entry: int, command: commands.Decision) -> Transaction:
     """Abort a transaction that is not known here. It is in doubt until every participant has heard of it."""
-    transaction = Transaction((command.session, command.assembly), command.participants, command.participants[0], entry)
+    key = (command.session, command.assembly)
+    transaction = Transaction(key, command.participants, command.participants[0], entry, command.at_ms)
     transaction.outcome = Outcome(reason=command.reason or UNSAID)
     _let_go(state, transaction.key)
     state.transactions.add(transaction)

@@ -35,7 +35,7 @@ def parts(state: State) -> Iterator[Part]:
 
 def _transaction(transaction: Transaction) -> Part:
     prepared = transaction.prepared
-    head = (*transaction.key, list(transaction.participants), transaction.here, transaction.since)
+    head = (*transaction.key, list(transaction.participants), transaction.here, transaction.since, transaction.since_ms)
     decided = (transaction.is_commit, transaction.reason, transaction.outcome and _fields(transaction.outcome))
     if prepared is None:
         return snapshot_parts.TransactionImage(*head, *decided, False)
@@ -101,7 +101,7 @@ def restore(state: State, part: Part) -> bool:
 
 
 def _restore_transaction(state: State, part: snapshot_parts.TransactionImage) -> None:
-    made = Transaction((part.session, part.name), part.participants, part.here, part.since)
+    made = Transaction((part.session, part.name), part.participants, part.here, part.since, part.since_ms)
     made.is_commit, made.reason = part.is_commit, part.reason
     made.outcome = None if part.outcome is None else _outcome(part.outcome)
     if part.is_prepared:

@@ -257,6 +257,7 @@ class TransactionImage(Part, frozen=True, tag=36):
     participants: list[str]
     here: str
     since: int
+    since_ms: int
     is_commit: bool | None
     reason: str
     outcome: OutcomeFields | None

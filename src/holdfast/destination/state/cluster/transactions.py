@@ -62,16 +62,18 @@ class InDoubt(NamedTuple):
     participants: tuple[str, ...]
     here: str
     since: int  # the entry of its Prepare, or of its decision
+    since_ms: int  # when that was said; 0: not known
     is_prepared: bool  # it locks something here
     decision: str  # "commit", "abort" or "": not known here
 
 
 class Transaction:
-    def __init__(self, key: Key, participants: Iterable[str], here: str, since: int) -> None:
+    def __init__(self, key: Key, participants: Iterable[str], here: str, since: int, since_ms: int) -> None:
         self.key = key
         self.participants = tuple(participants)
         self.here = here
         self.since = since
+        self.since_ms = since_ms
         self.prepared: Prepared | None = None
         self.is_commit: bool | None = None  # the decision; None: there is none, or it is not known here
         self.reason = ""
@@ -104,7 +106,8 @@ class Transactions:
     def in_doubt(self) -> Iterator[InDoubt]:
         """Those in doubt, oldest first."""
         for each in self.open.values():
-            yield InDoubt(*each.key, each.participants, each.here, each.since, each.prepared is not None, each.decision)
+            is_prepared = each.prepared is not None
+            yield InDoubt(*each.key, each.participants, each.here, each.since, each.since_ms, is_prepared, each.decision)
 
     def add(self, transaction: Transaction) -> None:
         """A transaction is in doubt from now on."""
