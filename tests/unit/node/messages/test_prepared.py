@@ -61,4 +61,3 @@ async def test_a_backup_that_takes_over_knows_what_is_locked() -> None:
         await nodes.append(Final("ann", "t", TWO, "orders", False))
 
         await until(lambda: nodes.delivered("b") == [position.of(last), first], "what was locked waits again")
-        await nodes.equal()
