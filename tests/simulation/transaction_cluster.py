@@ -19,6 +19,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from holdfast.cluster.transaction_coordinator import Kind, Step, TransactionCoordinator
 from holdfast.destination import command as commands
 from holdfast.destination.backlog.bodies import events_in
 from holdfast.destination.command import Command, Settled, Stamp
@@ -28,7 +29,6 @@ from holdfast.destination.stamp import STAMPED, stamp_of
 from holdfast.destination.state.cluster.transactions import InDoubt
 from holdfast.event import position
 from holdfast.event.position import Ranges
-from holdfast.session.transaction_coordinator import Kind, Step, TransactionCoordinator
 from tests.machines import batch_of
 from tests.naive_directory import DEAD
 from tests.naive_participant import NaiveParticipant
