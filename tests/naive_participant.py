@@ -73,6 +73,8 @@ class NaiveParticipant(NaiveDirectory):
             return
         if isinstance(command, commands.Dead):
             where = (command.destination, command.subscription)
+            if where not in self.queues:
+                return
             touched = [event.position for event in super().settle(where, command.ranges)]
             self.note(entry, where, touched, command)
         spared = {key: self.assemblies[key] for key in self.prepared() if key in self.assemblies}
