@@ -57,7 +57,8 @@ class NaiveParticipant(NaiveDirectory):
             case commands.Part() | commands.Commit() if (command.session, command.assembly) in self.transactions:
                 pass
             case _ if self.is_to_wait(command, stages or []):
-                self.postponed.append((command, stages or []))
+                if (command, stages or []) not in self.postponed:  # nobody waits for an answer here: once is enough
+                    self.postponed.append((command, stages or []))
             case commands.Publish():
                 self.publish(entry, command, stages or [])
             case commands.Abandon() if (command.session, command.assembly) in self.transactions:

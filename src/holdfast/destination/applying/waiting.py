@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from holdfast.destination import command as commands
 from holdfast.destination.applying import publishing
 from holdfast.destination.state.assembly import is_stage
@@ -25,6 +27,17 @@ from holdfast.destination.state.subscription import key_of_topic
 def must_wait(state: State, command: commands.Command, payload: memoryview) -> bool:
     check = _CHECKS.get(type(command))
     return check is not None and check(state, command, payload)
+
+
+def is_kept(state: State, data: commands.Buffer) -> bool:
+    """Whether the same command, perhaps of another time, waits already."""
+    asked = _bare(data)
+    return any(_bare(kept) == asked for _, kept in state.transactions.waiting)
+
+
+def _bare(data: commands.Buffer) -> tuple[commands.Command, bytes]:
+    command, payload = commands.decode(data)
+    return replace(command, at_ms=0) if hasattr(command, "at_ms") else command, bytes(payload)
 
 
 def _delete(state: State, command: commands.Delete, payload: memoryview) -> bool:
