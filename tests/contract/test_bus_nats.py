@@ -8,12 +8,14 @@ from typing import TypeVar
 
 import pytest
 
-from holdfast.bus.bus import message_manager_subject
+from holdfast.bus.bus import NODES, message_manager_subject
 from holdfast.bus.link.frame import BODY, decode
 from holdfast.bus.link.link import GRANTS_BYTES
 from holdfast.bus.message import (
+    CopyState,
     Delivered,
     DeliveredSlice,
+    Heartbeat,
     LinkDown,
     LinkEnded,
     LinkMade,
@@ -200,6 +202,23 @@ async def test_a_new_primary_is_heard_and_the_deposed_one_is_not_and_hears_of_it
 
     assert of(LinkDown, heard) == [LinkDown("of the new one")]
     assert of(LinkEnded, heard) == [LinkEnded(SUBJECT, f"epoch {EPOCH + 1} has begun")]
+    for bus in (client, former, new):
+        await bus.close()
+
+
+async def test_a_new_primary_is_found_by_its_heartbeat_alone(nats_server: NatsServer) -> None:
+    kind, cluster = OnNats(nats_server), new_name()
+    client, former, new = [await kind.bus(cluster) for _ in range(3)]
+    await linked(client, former)
+    heard = list[object]()
+    client.listen(client.subject, heard.append)
+    new.manager(MANAGER).lead(EPOCH + 1)
+    await new.flush()
+
+    new.publish(NODES, Heartbeat("n2", "start2", "", [CopyState(MANAGER, EPOCH + 1, True, 5, 5)]))
+    await until(lambda: of(LinkMade, heard), "it has a link with the new one")
+
+    assert heard == [LinkEnded(SUBJECT, f"epoch {EPOCH + 1} has begun"), LinkMade(SUBJECT, EPOCH + 1)]
     for bus in (client, former, new):
         await bus.close()
 
