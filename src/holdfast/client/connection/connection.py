@@ -58,6 +58,7 @@ class Connection:
         self._tasks: set[asyncio.Task[None]] = set()
         self.session = Session(self, name, source)
         self.sessions = [self.session]
+        self.link_number = 1  # counts the links, those too that were never ready
         self.requests = Requests(self.session)
 
     # --- as sessions see it ------------------------------------------------------------------------------------------
@@ -257,6 +258,7 @@ class Connection:
 
     def link_lost(self) -> None:
         self._note_pressure(None)
+        self.link_number += 1
         for session in self.sessions:
             session.link_lost(_lost())
 

@@ -152,7 +152,9 @@ class Session(Questions):
         """Go on, on a new link: first the session itself, then the producer, then the receivers."""
         resumed = self.id if self.is_resumable else ""
         opened: SessionOpened = await self.ask_now(
-            lambda token: OpenSession(token, self.name, resumed, self.is_resumable, self.channel), deadline, self.number
+            lambda token: OpenSession(token, self.name, resumed, self.is_resumable, self.channel, self.connection.link_number),
+            deadline,
+            self.number,
         )
         self.ids = Counter(int.from_bytes(opened.first_id, "big"))
         self.id = opened.session

@@ -88,6 +88,7 @@ class ClientManager:
         self.links: dict[str, ClientLink] = {}
         self._open: set[ClientLink] = set()
         self._identity = identity
+        self._start = start
         self.clock = clock
         self._timer = clock.call_later(settings.session_grace_ms // _LOOKS_PER_GRACE, self._look_for_overdue)
         self.busy_wait = BusyWait(settings.vigil_us / 1_000_000)
@@ -144,9 +145,16 @@ class ClientManager:
         target.messages.recall_session(id, recalled)
 
     def open_session(
-        self, name: str, target: ManagerLink, known: Session | None, link: ClientLink, is_resumable: bool = True
+        self,
+        name: str,
+        target: ManagerLink,
+        known: Session | None,
+        link: ClientLink,
+        is_resumable: bool = True,
+        link_number: int = 0,
     ) -> tuple[Session, int]:
-        """A new session, or the one that is known, on this link; and the first id for its events."""
+        """A new session, or the one that is known, on this link, which is the client's so many-th; and the first id for its
+        events."""
         first_id = self._identity.take_start()
         id = identifier.to_text(first_id) if is_resumable else passing(identifier.to_text(first_id))
         session = known or Session(owned(id, link.greeting.user_name), name, self.settings.window, target.name)
@@ -161,6 +169,8 @@ class ClientManager:
             target.fair_share.drop(session.id)
             target.tell(LinkDown(session.id))
         session.came_back()
+        if self._start:  # in a cluster its primary gives it up when this client manager is gone
+            target.append(command.Introduce(session.id, self._start, max(1, link_number)))
         self.sessions[session.id] = session
         self.links[session.id] = link
         return session, first_id

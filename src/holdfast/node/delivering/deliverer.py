@@ -270,6 +270,10 @@ class Deliverer:
         unseen = [(key, self.deliveries[key].unseen(holder)) for holder, key in attached]
         self._dead_and_detach.detach_session(session, seen, unseen)
 
+    def detach_lost(self, session: str, link: int) -> None:
+        """The client manager of a session is gone, and it has not come by a later link: all that it holds goes to others."""
+        self._dead_and_detach.detach_lost(session, link)
+
     def prepare_take_over(self, key: BacklogKey, session: str) -> None:
         """A receiver of this session is about to take over a subscription: its present receiver gets nothing more, and the events
         handed to its program count as delivered. Nothing is done where the command will be refused."""
