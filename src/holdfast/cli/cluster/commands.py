@@ -170,38 +170,6 @@ def _detached(data: Path, *, as_json: bool) -> None:
 
 
 @group.command(
-    "down",
-    **help_text.described(
-        "End the cluster that runs in a folder: nodes first, then NATS servers. Its events stay there.",
-        ["holdfast cluster down --data ./cluster"],
-        help_text.CLIENT[:4],
-        {0: "ended, or nothing ran there"},
-    ),
-)
-def down(data: Data = DATA_DEFAULT, json: Json = False) -> None:
-    import os
-    import signal
-    import time
-
-    from holdfast.cli.cluster import layout, run_lock
-    from holdfast.cli.output import show
-    from holdfast.errors import Unavailable
-
-    layout.read(data)
-    process = run_lock.holder(data)
-    if process is None:
-        show({"data": str(data), "ended": False}, as_json=json, sentence=f"no cluster runs in {data}")
-        return
-    os.kill(process, signal.SIGTERM)
-    deadline = time.monotonic() + DOWN_S_MAX
-    while run_lock.holder(data) == process:
-        if time.monotonic() > deadline:
-            raise Unavailable(f"process {process} still stops the cluster in {data} after {DOWN_S_MAX:g} s; look at its logs")
-        time.sleep(0.05)
-    show({"data": str(data), "ended": True}, as_json=json, sentence=f"ended the cluster in {data}")
-
-
-@group.command(
     "status",
     **help_text.described(
         "Show the state of a cluster, as one of its nodes hears it: the primary of each message manager, how far its backups "
@@ -262,3 +230,35 @@ def _state(silent_ms: int | None, is_heard: bool) -> str:
     if is_heard:
         return "there"
     return "never heard" if silent_ms is None else f"silent for {silent_ms / 1000:.1f} s"
+
+
+@group.command(
+    "down",
+    **help_text.described(
+        "End the cluster that runs in a folder: nodes first, then NATS servers. Its events stay there.",
+        ["holdfast cluster down --data ./cluster"],
+        help_text.CLIENT[:4],
+        {0: "ended, or nothing ran there"},
+    ),
+)
+def down(data: Data = DATA_DEFAULT, json: Json = False) -> None:
+    import os
+    import signal
+    import time
+
+    from holdfast.cli.cluster import layout, run_lock
+    from holdfast.cli.output import show
+    from holdfast.errors import Unavailable
+
+    layout.read(data)
+    process = run_lock.holder(data)
+    if process is None:
+        show({"data": str(data), "ended": False}, as_json=json, sentence=f"no cluster runs in {data}")
+        return
+    os.kill(process, signal.SIGTERM)
+    deadline = time.monotonic() + DOWN_S_MAX
+    while run_lock.holder(data) == process:
+        if time.monotonic() > deadline:
+            raise Unavailable(f"process {process} still stops the cluster in {data} after {DOWN_S_MAX:g} s; look at its logs")
+        time.sleep(0.05)
+    show({"data": str(data), "ended": True}, as_json=json, sentence=f"ended the cluster in {data}")
