@@ -146,6 +146,7 @@ class Listener:
         self._server: asyncio.Server | None = None
         self._links: set[TcpLink] = set()
         self._sweep: asyncio.TimerHandle | None = None
+        self._sweep_at_s = 0.0  # kept here: a timer of uvloop that is due at once does not tell it
         self._all_gone: asyncio.Future[None] | None = None
 
     @property
@@ -197,11 +198,11 @@ class Listener:
 
     def _sweep_later(self) -> None:
         due_s = self._admission.due_s
-        if self._sweep is not None and due_s is not None and due_s < self._sweep.when():
+        if self._sweep is not None and due_s is not None and due_s < self._sweep_at_s:
             self._sweep.cancel()
             self._sweep = None
         if self._sweep is None and due_s is not None:
-            self._sweep = self._loop.call_at(due_s, self._drop_overdue)
+            self._sweep, self._sweep_at_s = self._loop.call_at(due_s, self._drop_overdue), due_s
 
     def _drop_overdue(self) -> None:
         self._sweep = None

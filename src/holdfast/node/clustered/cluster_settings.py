@@ -42,6 +42,10 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     upkeep_mib: int = 24
 
 
+# The keys of a file; docs/cluster.md tells them.
+KEYS = _File.__struct_fields__
+
+
 def read(file: Path) -> ClusterSettings:
     """The settings in a file; BadSetting, with the place, for what cannot be."""
     try:

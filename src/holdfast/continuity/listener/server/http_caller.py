@@ -220,10 +220,10 @@ class HttpCaller:
         """See that a call without a task ends in time. One timer serves all of them: most end long before."""
         connection.deadline = deadline
         self._watched.add(connection)
-        if self._timer is not None and self._timer.when() > deadline:
-            self._timer.cancel()
-            self._timer = None
-        self._timer = self._timer or asyncio.get_running_loop().call_at(deadline, self._look_at_time)
+        if self._timer is None or self._timer_at > deadline:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer, self._timer_at = asyncio.get_running_loop().call_at(deadline, self._look_at_time), deadline
 
     def _look_at_time(self) -> None:
         self._timer = None
