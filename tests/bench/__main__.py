@@ -35,6 +35,7 @@ from tests.bench import (
     spark_sinks,
     spark_source,
     stalled,
+    storage,
     throughput,
     transactions,
 )
@@ -83,6 +84,7 @@ def _measure(workshop: Workshop, wanted: set[str]) -> None:
         ("p", continuity),
         ("q", relay),
         ("r", alert_rules),
+        ("s", storage),
         ("t", cluster_channel),
     ):
         if name in wanted:

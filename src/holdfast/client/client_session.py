@@ -107,7 +107,8 @@ class SessionMethods(ABC):
         """
         session = self._opened()
         checks.same_loop(session.connection.loop)
-        await recovery.recover(session, checks.seconds(timeout, session.connection.timeout))
+        for each in session.together:
+            await recovery.recover(each, checks.seconds(timeout, session.connection.timeout))
 
 
 class ClientSession(SessionMethods):
@@ -140,6 +141,8 @@ class ClientSession(SessionMethods):
             return
         checks.same_loop(connection.loop)
         await session.close(connection.closing_timeout(session), is_done)
+        if session.lanes is not None:
+            await session.lanes.close(connection.closing_timeout(session), is_done)
         connection.drop_session(session, Closed("the session was closed by this program; ask the client for another"))
 
     async def __aenter__(self) -> Self:

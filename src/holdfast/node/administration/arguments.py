@@ -133,6 +133,17 @@ class Describe(Named, frozen=True, kw_only=True):
         return Touched("any", self.name)
 
 
+class Locate(Named, frozen=True, kw_only=True):
+    """`is_used`: it is sent to or received from, so that it may be created by that."""
+
+    is_used: bool = True
+
+    @property
+    def touched(self) -> Touched | None:
+        """A temporary one needs no rule, and its name says where it is."""
+        return None if is_temporary(self.name) else Touched("any", self.name)
+
+
 # --- on topics and patterns ----------------------------------------------------------------------------------------------
 
 
@@ -305,6 +316,7 @@ ACTIONS: Mapping[str, type[Arguments]] = {
     "purge": Purge,
     "empty": Empty,
     "describe": Describe,
+    "locate": Locate,
     "subscribe": Subscribe,
     "subscribe_like": SubscribeLike,
     "ensure_subscription": EnsureSubscription,
