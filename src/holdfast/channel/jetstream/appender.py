@@ -13,6 +13,7 @@ from its peers would never answer.
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Callable
 from typing import NamedTuple
@@ -34,6 +35,8 @@ from holdfast.channel.jetstream.settings import (
     message_id,
 )
 from holdfast.errors import Blocked, Closed, HoldfastError, OutcomeUnknown, Unreachable
+
+log = logging.getLogger(__name__)
 
 _DOING = "appending a command"
 
@@ -129,11 +132,12 @@ class Appender:
             while (token := self._window.next_to_send(self._loop.time())) is not None:
                 command = self._commands[token]
                 if command.future.cancelled():
-                    self._window.refused(token)
+                    self._window.forget(token)
                     self._forget(token)
                 else:
                     await self._publish(token, command)
-            self._watch_time()
+            if self._timer is None:  # the one that is set comes early enough: it looks again at what is due then
+                self._watch_time()
 
     async def _publish(self, token: int, command: _Command) -> None:
         headers = message_headers(self._names.stream, message_id(self._id, token), command.checksum)
@@ -143,12 +147,18 @@ class Appender:
             said = translate(problem, _DOING)
             if isinstance(said, Unreachable):
                 self._window.not_taken(token, self._loop.time(), is_answer=False)
+                self._watch_time()
             else:
-                self._refuse(token, said)
+                self._give_up(token, said)
         except Exception as problem:  # a fault of ours: it costs this command, not those behind it
-            self._refuse(
+            self._give_up(
                 token, OutcomeUnknown(f"{_DOING}: {problem!r}; it may have happened, repeat it with the same source and id")
             )
+
+    def on_connection_lost(self) -> None:
+        """Send again what was under way, in its order, as soon as there is a connection."""
+        self._window.connection_lost(self._loop.time())
+        self._watch_time()
 
     # --- answers -------------------------------------------------------------------------------------------------------
 
@@ -191,6 +201,10 @@ class Appender:
         _fail(self._forget(token), problem)
         self._turn.set()
 
+    def _give_up(self, token: int, problem: HoldfastError) -> None:
+        self._window.forget(token)
+        _fail(self._forget(token), problem)
+
     def _forget(self, token: int) -> asyncio.Future[Receipt]:
         future = self._commands.pop(token).future
         if not self._commands and self._idle is not None and not self._idle.done():
@@ -218,6 +232,7 @@ class Appender:
             _fail(self._forget(token), not_answered(_DOING) if may_be_stored else not_taken(_DOING))
         if self._window.wants_another_server:
             self._window.turned_away()
+            log.warning("channel %s: three attempts were not answered; another server is tried", self._names.channel)
             self._reconnect_task = self._loop.create_task(self._connection.force_reconnect())
             self._reconnect_task.add_done_callback(lambda done: done.cancelled() or done.exception())  # it is tried again
         self._turn.set()

@@ -90,11 +90,13 @@ class JetStreamChannel:
         """Open the channel. BadSetting if the servers would not keep our promises; Unreachable or TimedOut if they are silent."""
         names = Names(name)
         readers: list[Reader] = []
-        connection = await stream.connect(settings, lambda: _renew(readers))
+        appenders: list[Appender] = []
+        connection = await stream.connect(settings, lambda: _send_again(appenders), lambda: _renew(readers))
         try:
             prepared = await stream.prepare(connection, names, settings)
             channel = cls(connection, names, settings, readers)
             await channel._start(prepared)
+            appenders.append(channel._appender)
         except BaseException:
             await connection.close()
             raise
@@ -216,7 +218,7 @@ class JetStreamChannel:
         if not self._unchecked:
             return
         try:
-            self._unchecked = (await check_servers(self._unchecked, self._settings.timeout_s)).silent
+            self._unchecked = (await check_servers(self._unchecked, ASK_INTERVAL_S)).silent
         except BadSetting as problem:
             self._refuse_all(problem)
 
@@ -325,6 +327,11 @@ class JetStreamChannel:
 def _renew(readers: list[Reader]) -> None:
     for reader in readers:
         reader.renew()
+
+
+def _send_again(appenders: list[Appender]) -> None:
+    for appender in appenders:
+        appender.on_connection_lost()
 
 
 def _closed() -> Closed:

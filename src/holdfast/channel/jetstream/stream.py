@@ -25,8 +25,11 @@ from holdfast.errors import BadSetting, Blocked, HoldfastError
 log = logging.getLogger(__name__)
 
 
-async def connect(settings: JetStreamSettings, reconnected: Callable[[], None]) -> Client:
+async def connect(settings: JetStreamSettings, lost: Callable[[], None], reconnected: Callable[[], None]) -> Client:
     """Return a connection that notices a dead server within about two seconds, and never stops looking for another."""
+
+    async def on_lost() -> None:
+        lost()
 
     async def on_reconnected() -> None:
         reconnected()
@@ -38,8 +41,9 @@ async def connect(settings: JetStreamSettings, reconnected: Callable[[], None]) 
         "max_reconnect_attempts": -1,
         "pending_size": -1,  # keep nothing to send later: what is sent when, and again, is decided by the appender
         "error_cb": _note,
-        "reconnected_cb": on_reconnected,
         **settings.connect_options,
+        "disconnected_cb": on_lost,
+        "reconnected_cb": on_reconnected,
     }
     connection = Client()
     try:
