@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import NamedTuple
 
 import msgspec
@@ -39,9 +39,12 @@ from holdfast.errors import Blocked, Closed, HoldfastError, OutcomeUnknown, Unre
 log = logging.getLogger(__name__)
 
 _DOING = "appending a command"
+# Where no room could be made for upkeep, it is refused for so long before that is tried again.
+NO_ROOM_S = 1.0
 
 
 class _Command(NamedTuple):
+    purpose: Purpose
     bytes: bytes
     future: asyncio.Future[Receipt]
     checksum: int
@@ -63,7 +66,10 @@ _decoder = msgspec.json.Decoder(_Acknowledgement)
 
 
 class Appender:
-    """`accepted` is called with an entry's number and length before its future is answered; `damaged` with what is wrong."""
+    """`accepted` is called with an entry's number and length before its future is answered; `damaged` with what is wrong.
+
+    `make_room` is called when the servers refuse upkeep because the stream is full; it returns whether that was of use.
+    """
 
     def __init__(
         self,
@@ -73,6 +79,7 @@ class Appender:
         judge: TailJudge,
         accepted: Callable[[int, int], None],
         damaged: Callable[[str], HoldfastError],
+        make_room: Callable[[], Coroutine[None, None, bool]],
     ) -> None:
         self._connection = connection
         self._names = names
@@ -80,6 +87,9 @@ class Appender:
         self._judge = judge
         self._accepted = accepted
         self._damaged = damaged
+        self._make_room = make_room
+        self._room_task: asyncio.Task[bool] | None = None
+        self._has_no_room_until = 0.0
         self._loop = asyncio.get_running_loop()
         self._inbox = connection.new_inbox()
         self._id = secrets.token_hex(4)
@@ -118,7 +128,7 @@ class Appender:
             )
             return future
         self._tokens += 1
-        self._commands[self._tokens] = _Command(command, future, checksum_of(command), self._judge.known)
+        self._commands[self._tokens] = _Command(purpose, command, future, checksum_of(command), self._judge.known)
         self._window.put(self._tokens, len(command), purpose is Purpose.FRAGMENTS, self._loop.time())
         self._turn.set()
         return future
@@ -190,11 +200,24 @@ class Appender:
         self._turn.set()
 
     def _on_refusal(self, token: int, problem: HoldfastError) -> None:
-        if isinstance(problem, Unreachable):
+        if isinstance(problem, Unreachable) or (isinstance(problem, Blocked) and self._is_room_made_for(token)):
             self._window.not_taken(token, self._loop.time())
             self._watch_time()
         else:
             self._refuse(token, problem)
+
+    def _is_room_made_for(self, token: int) -> bool:
+        """Begin to make room for upkeep; False for events, and where that was of no use a moment ago."""
+        if self._commands[token].purpose is not Purpose.UPKEEP or self._loop.time() < self._has_no_room_until:
+            return False
+        if self._room_task is None or self._room_task.done():
+            self._room_task = self._loop.create_task(self._make_room())
+            self._room_task.add_done_callback(self._on_room)
+        return True
+
+    def _on_room(self, done: asyncio.Task[bool]) -> None:
+        if done.cancelled() or done.exception() is not None or not done.result():
+            self._has_no_room_until = self._loop.time() + NO_ROOM_S
 
     def _refuse(self, token: int, problem: HoldfastError) -> None:
         self._window.refused(token)
@@ -254,6 +277,8 @@ class Appender:
             await asyncio.gather(self._publisher, return_exceptions=True)
         if self._timer is not None:
             self._timer.cancel()
+        if self._room_task is not None:
+            self._room_task.cancel()
 
 
 def _fail(future: asyncio.Future[Receipt], problem: HoldfastError) -> None:

@@ -80,8 +80,11 @@ class JetStreamChannel:
         self._copies = Copies(connection, names, settings, lambda number: self._entries.check_held(number))
         self._entries = Entries(connection, names, settings, self._direct, self._copies.suspect)
         self._snapshots = Snapshots(connection, names, settings)
-        self._appender = Appender(connection, names, settings, self._judge, self._on_accepted, self._on_damaged_tail)
-        self._context = connection.jetstream(timeout=settings.timeout_s)
+        self._context = context = connection.jetstream(timeout=settings.timeout_s)
+        self._appender = Appender(
+            connection, names, settings, self._judge, self._on_accepted, self._on_damaged_tail,
+            lambda: stream.raise_limit(context, names, settings),
+        )  # fmt: skip
         self._state_task: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -204,6 +207,7 @@ class JetStreamChannel:
         known = self._judge.known
         info = await self._ask("asking for the state of the stream", self._context.stream_info(self._names.stream))
         self._heard(info, known)
+        await self._ask("lowering the limit of the stream", stream.lower_limit(self._context, info, self._settings))
 
     def _heard(self, info: api.StreamInfo, known_when_asked: int) -> None:
         state = info.state

@@ -80,6 +80,23 @@ async def prepare(connection: Client, names: Names, settings: JetStreamSettings)
     return Prepared(info, checked.silent)
 
 
+async def raise_limit(context: JetStreamContext, names: Names, settings: JetStreamSettings) -> bool:
+    """Raise the limit of a stream that is full, so that confirmations have room; return whether that was possible."""
+    config = (await context.stream_info(names.stream)).config
+    limit = (config.max_bytes or 0) + settings.upkeep_bytes
+    if limit > settings.raised_bytes_max:
+        return False
+    await context.update_stream(config, max_bytes=limit)
+    log.warning("channel %s: its stream is full; its limit is raised to %d bytes for upkeep", names.channel, limit)
+    return True
+
+
+async def lower_limit(context: JetStreamContext, info: api.StreamInfo, settings: JetStreamSettings) -> None:
+    """Lower a limit that was raised, once the stream is no larger than it should be."""
+    if (info.config.max_bytes or 0) > settings.stream_bytes_max and info.state.bytes <= settings.size_bytes:
+        await context.update_stream(info.config, max_bytes=settings.stream_bytes_max)
+
+
 async def _check_holders(context: JetStreamContext, names: Names, info: api.StreamInfo, checked: Checked) -> None:
     """Check that every copy is on a server that is right, now or when it was last seen; remember those that are."""
     subject = f"{names.state_subject}.servers"
