@@ -18,6 +18,7 @@ from holdfast.channel.jetstream.settings import JetStreamSettings, Names
 from holdfast.errors import BadName, BadSetting, Blocked, HoldfastError, OutcomeUnknown, Unavailable
 from tests.contract.channels import KIB, MIB, PATIENCE_S, append_all, commands, fill, read_up_to, reading
 from tests.nats_server import NatsServer, forgotten_sockets
+from tests.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -262,6 +263,24 @@ async def test_rule_2_a_server_that_says_nothing_leaves_the_outcome_unknown_and_
         assert found[0] == b"before"
         assert found[-1] == b"after"
         assert set(found[1:-1]) <= {b"during", b"after"}
+        await channel.close()
+
+
+async def test_rule_2_what_was_sent_several_times_to_a_paused_server_stands_once(tmp_path: Path) -> None:
+    with NatsServer(tmp_path) as server:
+        channel = await JetStreamChannel.open(new_name(), settings(server, attempt_ms=50))
+        await channel.append(b"before")
+        sent = channel._connection.stats
+
+        server.pause()
+        before = sent["out_msgs"]
+        appended = channel.append(b"during")
+        await until(lambda: sent["out_msgs"] >= before + 3, "it was sent three times")
+        server.resume()
+
+        assert (await asyncio.wait_for(appended, PATIENCE_S)).entry == 2
+        assert (await asyncio.wait_for(channel.append(b"after"), PATIENCE_S)).entry == 3
+        assert [command for _, command in await read_up_to(channel, 1, 3)] == [b"before", b"during", b"after"]
         await channel.close()
 
 
