@@ -93,17 +93,21 @@ class JetStreamChannel:
         """Open the channel. BadSetting if the servers would not keep our promises; Unreachable or TimedOut if they are silent."""
         names = Names(name)
         readers: list[Reader] = []
-        appenders: list[Appender] = []
-        connection = await stream.connect(settings, lambda: _send_again(appenders), lambda: _renew(readers))
+        channels: list[JetStreamChannel] = []
+        connection = await stream.connect(settings, lambda: _lose_connection(channels), lambda: _renew(readers))
         try:
             prepared = await stream.prepare(connection, names, settings)
             channel = cls(connection, names, settings, readers)
             await channel._start(prepared)
-            appenders.append(channel._appender)
+            channels.append(channel)
         except BaseException:
             await connection.close()
             raise
         return channel
+
+    def on_connection_lost(self) -> None:
+        self._appender.on_connection_lost()
+        self._direct.connection_lost()
 
     async def _start(self, prepared: stream.Prepared) -> None:
         info, self._unchecked = prepared
@@ -309,7 +313,7 @@ class JetStreamChannel:
         if self._state_task is not None:
             self._state_task.cancel()
         _renew(self._readers)  # they find that it is closed
-        self._direct.stop()
+        self._direct.connection_lost()
         await self._appender.close()
         await self._copies.close()
         try:
@@ -333,9 +337,9 @@ def _renew(readers: list[Reader]) -> None:
         reader.renew()
 
 
-def _send_again(appenders: list[Appender]) -> None:
-    for appender in appenders:
-        appender.on_connection_lost()
+def _lose_connection(channels: list[JetStreamChannel]) -> None:
+    for channel in channels:
+        channel.on_connection_lost()
 
 
 def _closed() -> Closed:
