@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,8 @@ import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
+
+from tests.server_process import free_port
 
 BINARY = Path(sys.executable).parent / "nats-server"
 START_TIMEOUT_S = 10.0
@@ -110,7 +111,7 @@ class NatsCluster:
     """Three servers that know each other. Ready when they have agreed on who leads."""
 
     def __init__(self, folder: Path) -> None:
-        ports = _free_ports(3)
+        ports = [free_port() for _ in range(3)]
         routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports)
         self.servers = [
             NatsServer(
@@ -153,12 +154,3 @@ class NatsCluster:
     @property
     def monitors(self) -> tuple[str, ...]:
         return tuple(server.monitor for server in self.servers)
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago: servers of a cluster must know each other's before they start."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]

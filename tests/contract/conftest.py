@@ -7,8 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.contract import over_managers
 from tests.contract.channels import InMemory, Kind, OnJetStream, OnJournal
 from tests.nats_server import NatsServer
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        over_managers.mark(item)
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,8 @@ from holdfast.errors import BadSetting, SubscriptionInUse
 from tests.storing import Storing, read, storing
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 LARGE = secrets.token_bytes(3 * CHUNK + 5)
 
 

@@ -129,6 +129,7 @@ class Client(SessionMethods, Administration, Staging):
         match: Match | None = None,
         wait: float = 0.0,
         timeout: float | None = None,
+        channel: str = "",
     ) -> Outcomes:
         """What became of events, by their positions: waiting, confirmed, dead with code and reason, or nobody's.
 
@@ -137,11 +138,13 @@ class Client(SessionMethods, Administration, Staging):
         Of a queue; of a topic for all its durable subscriptions that were there when the event was placed, those of patterns too;
         or of one `subscription`, of a topic or of a pattern (`match` as in `reading`). With `wait`, it returns as soon as one
         that waits is finished, after so many seconds at the latest; at once if one of them is finished already. So ask about what
-        you still wait for. Positions are those of this destination: others are told as confirmed.
+        you still wait for. Positions are those of this destination: others are told as confirmed. The positions of a pattern are
+        those of one `channel`, where there are several.
 
         A dead event that was taken out of `_DMQ` counts as confirmed. NoSuchSubscription when the one that is named is gone.
         """
-        return await OutcomeQuestion(self._opened(), destination, subscription, match, timeout).ask(ranges_of(ranges), wait)
+        question = OutcomeQuestion(self._opened(), destination, subscription, match, timeout, channel)
+        return await question.ask(ranges_of(ranges), wait)
 
     @property
     def dead(self) -> DeadEvents:

@@ -11,6 +11,10 @@ from holdfast.errors import BadSetting
 
 PORT_DEFAULT = 7400
 VIGIL_US_MAX = 10_000
+# Message managers of one process: it has one core.
+MANAGERS_MAX = 64
+# The name of a message manager: part of subjects of the bus, of folders, and of names of temporary destinations.
+_MANAGER = re.compile(r"[a-z0-9][a-z0-9-]{0,31}\Z")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\Z", re.IGNORECASE)
 # A journal that is smaller than usual allocates one part in so many at first, and keeps another one for upkeep.
 SMALL_PARTS = 16
@@ -48,6 +52,15 @@ def journal_settings(journal_size: str = "4G", reserve: str = "16M", segment_siz
     )
 
 
+def parse_managers(text: str) -> tuple[str, ...]:
+    """The names of message managers from `2` (m1 and m2), or `east,west`; none from `1`, or nothing."""
+    if text.isdigit():
+        if not 1 <= int(text) <= MANAGERS_MAX:
+            raise BadSetting(f"managers {text} is not from 1 to {MANAGERS_MAX}", setting="managers")
+        return tuple(f"m{number}" for number in range(1, int(text) + 1)) if int(text) > 1 else ()
+    return tuple(each.strip() for each in text.split(",")) if text else ()
+
+
 def parse_address(text: str) -> tuple[str, int]:
     """Host and port from `HOST:PORT`, `[::1]:PORT`, `HOST` or `:PORT`."""
     host, colon, port = text.rpartition(":") if not text.endswith("]") else (text, "", "")
@@ -64,6 +77,11 @@ class NodeSettings:
 
     name: str = "holdfast"
     site: int = 0
+    # Several message managers in one process, each with a journal of its own, by their names; none: one alone (ADR 22).
+    managers: tuple[str, ...] = ()
+    # Where new destinations are placed among them: the manager of the first pattern that matches the name; otherwise the one with
+    # the fewest destinations.
+    placement: tuple[tuple[str, str], ...] = ()
     journal: JournalSettings = field(default_factory=JournalSettings)
     # A session whose link was lost keeps the events it holds for so long; then others get them.
     session_grace_ms: int = 5_000
@@ -120,6 +138,12 @@ class NodeSettings:
         return self.session_grace_ms if self.start_grace_ms is None else self.start_grace_ms
 
     def __post_init__(self) -> None:
+        if len(self.managers) == 1 or len(set(self.managers)) < len(self.managers) or not all(map(_MANAGER.match, self.managers)):
+            raise BadSetting(
+                f"managers {self.managers!r:.60} are not two or more different names of small letters, digits and '-'; leave "
+                "them out for one alone",
+                setting="managers",
+            )
         if not 1 <= self.assemblies_max <= 32:
             raise BadSetting(
                 f"assemblies_max {self.assemblies_max} is not from 1 to 32, half of what destinations remember",

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from typing import Any
 
 from holdfast.client import checks
@@ -75,6 +75,11 @@ class Connection:
         return self._keeper.incarnation
 
     @property
+    def channels(self) -> Sequence[str]:
+        """Those of the server's message managers, the one at home first; none where there is one alone."""
+        return self._keeper.channels
+
+    @property
     def has_link(self) -> bool:
         return self._keeper.link is not None
 
@@ -132,15 +137,30 @@ class Connection:
     # --- sessions beside the client's own ----------------------------------------------------------------------------
 
     def new_session(
-        self, name: str, confirm: ConfirmMode = "event", is_resumable: bool = True, resume: str = ""
-    ) -> Session:  # fmt: skip
-        """Add a session over the same link, in the place of the one to `resume`. It is ready when the server has opened it: wait
-        for that."""
+        self,
+        name: str,
+        confirm: ConfirmMode = "event",
+        is_resumable: bool = True,
+        channel: str = "",
+        resume: Mapping[str, str] | None = None,
+    ) -> Session:
+        """Add a session over the same link, in the place of the one to `resume`, by its ids in each channel. It is ready when the
+        server has opened it: wait for that."""
         self.check_open()
         if len(self.sessions) > SESSIONS_MAX:
             raise Refused(f"{SESSIONS_MAX} sessions are open on this client's link; close some, or connect another client")
-        made = Session(self, name, self.session.source, confirm, is_resumable)
-        made.id = resume
+        former = dict(resume or {})
+        made = Session(self, name, self.session.source, confirm, is_resumable, None, channel or next(iter(former), ""))
+        made.id, made.former = former.get(made.channel, ""), former
+        return self._add(made)
+
+    def new_lane(self, home: Session, channel: str) -> Session:
+        """Add the lane of a session in another channel."""
+        made = Session(self, home.name, home.source, home.confirm, home.is_resumable, home, channel)
+        made.id = home.former.pop(channel, "")
+        return self._add(made)
+
+    def _add(self, made: Session) -> Session:
         self.sessions.append(made)
         if self._keeper.window:
             self.spawn(self._resume(made))

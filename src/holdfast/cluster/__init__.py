@@ -1,0 +1,1 @@
+"""The cluster: where each destination is among several message managers. Pure."""
