@@ -46,7 +46,7 @@ class ManagerBus:
         return self._towards.is_quiet
 
     def lead(self, epoch: int) -> None:
-        """Its claim of this epoch is applied: it is the primary. The numbers of its links begin anew, so no epoch is led twice."""
+        """Its claim of this epoch is applied: it is the primary. Numbers of its links begin anew, so no epoch is led twice."""
         assert epoch > self._epoch, f"epoch {epoch} of {self._name} was led before"
         self.resign()
         self._epoch = epoch

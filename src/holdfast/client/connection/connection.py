@@ -183,6 +183,14 @@ class Connection:
         for session in self.sessions:
             session.forget()
 
+    def suspended(self, session: Session) -> None:
+        """The server knows no longer what a session holds: go on with it as after a lost link, on this one. Frames under its old
+        number are of before."""
+        session.link_lost(_lost())
+        self.free_number(session.number)
+        session.number = self.next_number(session)
+        self.spawn(self._resume(session))
+
     async def _resume(self, session: Session) -> None:
         """Resume one beside the others. A lost link ends it for all; a refusal ends this session alone."""
         link = self._keeper.link
@@ -192,7 +200,10 @@ class Connection:
             if link is not None and link is self._keeper.link:
                 self._keeper.give_up(problem)
         except HoldfastError as problem:
-            self.drop_session(session, problem)
+            if session is self.session:
+                self._keeper.give_up(problem)
+            else:
+                self.drop_session(session, problem)
 
     # --- opening and closing -----------------------------------------------------------------------------------------
 
@@ -254,9 +265,8 @@ class Connection:
 
     def link_lost(self) -> None:
         self._note_pressure(None)
-        lost = LinkLost("the link was lost after this was sent and before it was answered; it may have been done")
         for session in self.sessions:
-            session.link_lost(lost)
+            session.link_lost(_lost())
 
     def _note_pressure(self, pressure: PressureChanged | None) -> None:
         """Note whether the server is short of room; a new link begins with None."""
@@ -273,6 +283,10 @@ class Connection:
         except TimeoutError as problem:
             reason = self.pressure.reason if self.pressure is not None else ""
             raise TimedOut(f"the server is still short of room after {timeout:g} s ({reason}); wait longer") from problem
+
+
+def _lost() -> LinkLost:
+    return LinkLost("the link was lost after this was sent and before it was answered; it may have been done")
 
 
 @contextlib.asynccontextmanager

@@ -11,7 +11,7 @@ name: the key of a pattern (`glob:orders.*`) does not pass for one; a pattern is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET
@@ -24,13 +24,12 @@ from holdfast.destination.settings import Settings, duration_ms
 from holdfast.destination.state.subscription import Match, key_of_where, where_of
 from holdfast.errors import BadSetting
 from holdfast.event.pattern import Pattern
-from holdfast.node.administration.wrong_argument import explained
+from holdfast.node.administration.argument_reader import convert
 from holdfast.node.logs.log_line import LogLine
 
 # Lines of a program's log in one request.
 LOG_LINES_MAX = 128
 Kind = Literal["queue", "topic"]
-Asked = TypeVar("Asked", bound="Arguments")
 
 
 class Touched(NamedTuple):
@@ -362,10 +361,3 @@ def read(action: str, given: dict[str, Any]) -> Arguments:
             known = ", ".join(kind.__struct_fields__) or "none"
             raise BadSetting(f"{action} has no argument {argument!r:.40}; it has: {known}", setting=argument[:40])
     return convert(kind, given)
-
-
-def convert(kind: type[Asked], given: dict[str, Any]) -> Asked:
-    try:
-        return msgspec.convert(given, kind)
-    except msgspec.ValidationError as problem:
-        raise explained(kind, given, problem) from problem

@@ -201,14 +201,26 @@ class ClientManager:
         self._open.discard(link)
         for session in sessions:
             if self.links.get(session.id) is link:
-                del self.links[session.id]
-                session.went_away(self.clock.steady_ms())
-                target = self.managers[session.channel]
-                target.fair_share.drop(session.id)
-                target.tell(LinkDown(session.id))
-                if is_passing(session.id):
-                    self.forget_session(session)
-                    self._give_up(target, session.id)
+                self._left(session)
+
+    def suspend_sessions(self, channel: str) -> None:
+        """Another primary has this channel: it learns what receivers hold, and may be sent, from clients that resume sessions."""
+        for session in [each for each in self.sessions.values() if each.channel == channel]:
+            link = self.links.get(session.id)
+            if link is not None:
+                link.suspend(session.id)
+                self._left(session)
+
+    def _left(self, session: Session) -> None:
+        """No link carries this session any more: its client resumes it in time, unless it was to end with its link."""
+        del self.links[session.id]
+        session.went_away(self.clock.steady_ms())
+        target = self.managers[session.channel]
+        target.fair_share.drop(session.id)
+        target.tell(LinkDown(session.id))
+        if is_passing(session.id):
+            self.forget_session(session)
+            self._give_up(target, session.id)
 
     def forget_session(self, session: Session) -> None:
         self.sessions.pop(session.id, None)

@@ -1,15 +1,24 @@
-"""A wrong argument of an action of administration: which one it is, and what it should be, in words."""
+"""Arguments that a client gave, as what they should be: an error says which is missing or wrong, and what it should be."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from holdfast.errors import BadSetting
 
+Asked = TypeVar("Asked", bound=msgspec.Struct)
 
-def explained(kind: type[msgspec.Struct], given: dict[str, Any], problem: Exception) -> BadSetting:
+
+def convert(kind: type[Asked], given: dict[str, Any]) -> Asked:
+    try:
+        return msgspec.convert(given, kind)
+    except msgspec.ValidationError as problem:
+        raise _explained(kind, given, problem) from problem
+
+
+def _explained(kind: type[msgspec.Struct], given: dict[str, Any], problem: Exception) -> BadSetting:
     """An error that says which argument is missing or wrong, and what it should be."""
     types = get_type_hints(kind)
     for argument in kind.__struct_fields__:
