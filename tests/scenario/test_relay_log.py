@@ -51,6 +51,8 @@ async def test_lines_wait_while_the_server_is_away_up_to_a_bound_and_the_newest_
         forwarder = LogForwarder(client, "relay x")
         running_it = asyncio.create_task(forwarder.run())
         await until(lambda: forwarder in log.handlers, "it listens")
+        log.log(logging.WARNING + 5, "a level of its own")
+        assert (await incoming.next(timeout=30)).properties["level"] == "WARNING"
         proxy.is_refusing = True
         proxy.cut()
         for number in range(BUFFER_MAX + 700):
