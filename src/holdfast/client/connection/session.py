@@ -70,6 +70,7 @@ class Session(Questions):
         self.channel = self._channel_asked = channel
         # One session in each channel, where there are several.
         self.lanes: Lanes | None = None if lane_of is None else lane_of.lanes
+        self.former: dict[str, str] = {}  # by channel: ids of a session before it, whose place its lanes take
         self.number = connection.next_number(self)
         self.name = name
         self.confirm = confirm

@@ -131,7 +131,8 @@ class ClientManager:
         """Tell, when the channel is replayed, the session to be resumed; None when it is not known any more.
 
         The session of another user is not known: to have learned its id does not help. Neither is one from before the channel
-        was restored: what it holds, and what it was told, may be of the future that was lost.
+        was restored: what it holds, and what it was told, may be of the future that was lost. Nor one in which another process
+        goes on by now (`client.session(resume=…)`).
         """
 
         def recalled(remembered: RememberedSession | None) -> None:
@@ -139,6 +140,9 @@ class ClientManager:
                 found(None)
             else:
                 known = self.sessions.get(id)
+                if known is not None and known.is_lost_to(link.greeting.client_of_user):
+                    found(None)
+                    return
                 is_here = known is not None and known.channel == target.name
                 found(known if is_here else self._restored(id, name, target, remembered))
 
@@ -160,7 +164,7 @@ class ClientManager:
         session = known or Session(owned(id, link.greeting.user_name), name, self.settings.window, target.name)
         session.rights = link.greeting.rights
         session.on_denied = self.operator_log.denied
-        session.client = link.greeting.client_of_user
+        session.go_on_for(link.greeting.client_of_user)
         if known is not None:
             self._let_go_of_denied(session)
         former = self.links.get(session.id)
