@@ -144,6 +144,7 @@ BESIDES: dict[str, dict[str, Any]] = {
     "purge": {},
     "empty": {},
     "describe": {},
+    "locate": {"is_used": False},
     "subscribe": {"name": "made"},
     "subscribe_like": {"name": "made", "like": "free"},
     "ensure_subscription": {"name": "made"},
@@ -159,9 +160,10 @@ BESIDES: dict[str, dict[str, Any]] = {
     "dead_cursor": {"position": None},  # that of the dead event
     "temporary": {"kind": "queue"},
     "drop_stages": {"names": []},
+    "log": {"program": "relay berlin", "lines": [["INFO", "holdfast.relay", "a line", 1]]},
 }
 ABOUT = {
-    **dict.fromkeys(("create", "configure", "ensure", "delete", "purge", "empty", "describe"), "name"),
+    **dict.fromkeys(("create", "configure", "ensure", "delete", "purge", "empty", "describe", "locate"), "name"),
     **dict.fromkeys(
         (
             "subscribe",
@@ -215,9 +217,10 @@ NEEDED = {
         ),
         "manage",
     ),
-    **dict.fromkeys(("describe", "subscriptions", "list", "all_subscriptions", "status"), "any"),
+    **dict.fromkeys(("describe", "locate", "subscriptions", "list", "all_subscriptions", "status"), "any"),
     **dict.fromkeys(("extent", "more", "outcomes", "dead_cursor"), "browse"),
     "confirm_up_to": "receive",
+    "log": "send",
 }
 
 
@@ -237,7 +240,10 @@ def looked_at(asked: Asked, value: Any) -> set[str]:
     if action in ("subscriptions", "extent", "more", "outcomes", "confirm_up_to"):
         match = given.get("match", "name")
         named.add(given["topic"] if match == "name" else f"{match}:{given['topic']}")
-    return named | ({"_DMQ"} if action == "dead_cursor" else set())
+    if action == "locate" and not is_temporary(given["name"]):  # whose name says where it is
+        named.add(given["name"])
+    own = {"dead_cursor": "_DMQ", "log": "_LOG"}
+    return named | ({own[action]} if action in own else set())
 
 
 def told(value: Any) -> set[str]:
@@ -286,8 +292,8 @@ async def test_what_an_action_touches_is_what_its_user_was_asked_about_whatever_
             before = here.picture()
 
     assert done >= {"list", "status", "temporary", "drop_stages"}
-    assert done == set(BESIDES) - {"dead_cursor", "empty"} or who != "all"
-    assert done >= {"dead_cursor", "empty"} or who != "reserved"
+    assert done == set(BESIDES) - {"dead_cursor", "empty", "log"} or who != "all"
+    assert done >= {"dead_cursor", "empty", "log"} or who != "reserved"
 
 
 @pytest.mark.parametrize("who", RULES)

@@ -1,1 +1,1 @@
-"""The cluster: where each destination is among several message managers. Pure."""
+"""The cluster: where destinations are among message managers, who is silent, who takes over, how transactions end. Pure."""

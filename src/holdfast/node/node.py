@@ -27,8 +27,7 @@ from holdfast.channel.memory_channel import MemoryChannel
 from holdfast.cluster.places import PlaceTable
 from holdfast.destination.name import LOG
 from holdfast.errors import BadSetting, HoldfastError, NotAJournal
-from holdfast.node import places_file
-from holdfast.node import supervision
+from holdfast.node import places_file, supervision
 from holdfast.node.administration.admin_queue import AdminQueue
 from holdfast.node.clients.client_manager import ClientManager
 from holdfast.node.clock import Clock, SystemClock
@@ -59,7 +58,7 @@ class Node:
         nothing. The first has `_ADMIN` and `_LOG`."""
         self.managers = managers
         self.messages = messages = next(iter(managers.values()))
-        self.channel = channel = messages.channel
+        self._channel = channel = messages.channel
         self.identity = identity
         self.settings = settings
         views = [(name, LocalView(each), each.channel) for name, each in managers.items()]
@@ -67,6 +66,7 @@ class Node:
         self.clients = ClientManager(views, places, bus, identity, clock, settings, *shared)
         self._clock = clock
         self._log_topic = LogTopic(settings.name, channel, identity, lambda: messages.flow.is_blocked(LOG))
+        self.clients.take_log = self._log_topic.take
         self._administration = AdminQueue(views, places, bus, identity, clock)
         messages.backlogs_changed = self._listen_to_log
         messages.administration_asked = self._administration.attend
@@ -167,6 +167,11 @@ class Node:
         """Stop waiting for former receivers, again and again until none is left: one about to attach may have been refused."""
         if self.managers[name].deliverer.stop_waiting():
             self._clock.call_later(self.settings.session_grace_ms, partial(self._stop_waiting, name))
+
+    @property
+    def channel(self) -> Channel:
+        """That of the first message manager."""
+        return self._channel
 
     @property
     def failure(self) -> HoldfastError | None:

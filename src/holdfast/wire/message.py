@@ -56,7 +56,8 @@ class OpenSession(Message, frozen=True):
     """`resume` is the id of the session when the link was lost; "" for a new one.
 
     A session that is not `is_resumable` is given up at once when its link is lost. It belongs to one message manager, that of
-    `channel`: all that it sends, receives and asks is there (ADR 22). "": the one at home.
+    `channel`: all that it sends, receives and asks is there (ADR 22). "": the one at home. `link` counts the links of the client:
+    by it a cluster knows which of two nodes has the session now.
     """
 
     KIND = 3
@@ -65,6 +66,7 @@ class OpenSession(Message, frozen=True):
     resume: str = ""
     is_resumable: bool = True
     channel: str = ""
+    link: int = 0
 
 
 class SessionOpened(Message, frozen=True):
@@ -367,6 +369,13 @@ class Publish(Message, frozen=True):
     scope: str
     number: int
     stages: list[tuple[str, int]]  # name, parts
+
+
+class SessionSuspended(Message, frozen=True):
+    """The message manager of this session has another primary, which does not know what the session holds: resume it, under a new
+    number. What was said to it and is not answered may have been done."""
+
+    KIND = 32
 
 
 class DestinationPressure(Message, frozen=True):

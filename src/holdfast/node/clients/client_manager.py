@@ -17,17 +17,18 @@ from functools import partial
 from typing import Any
 
 from holdfast.access.users import Users
-from holdfast.bus.bus import Bus
+from holdfast.bus.bus import Bus, client_manager_subject
 from holdfast.bus.message import (
     Delivered,
     LinkDown,
+    LinkMade,
     NoLongerHeld,
     ReceiverGone,
     Reply,
     SessionGone,
     Watermark,
 )
-from holdfast.channel.channel import Channel, Pressure
+from holdfast.channel.channel import Appendable, Pressure
 from holdfast.cluster.places import Places
 from holdfast.destination import command
 from holdfast.errors import HoldfastError, by_code
@@ -41,6 +42,7 @@ from holdfast.node.figures import Figures
 from holdfast.node.identity import Identity
 from holdfast.node.login.login import Login, network_of
 from holdfast.node.login.permission import may_receive
+from holdfast.node.logs.log_line import LogLine
 from holdfast.node.logs.notices import STRANGERS_INTERVAL_S, Notices, folded
 from holdfast.node.logs.operator_log import OperatorLog
 from holdfast.node.message_manager_view import MessageManagerView, RememberedSession
@@ -58,7 +60,7 @@ _LOOKS_PER_GRACE = 5
 class ClientManager:
     def __init__(
         self,
-        managers: Sequence[tuple[str, MessageManagerView, Channel]],
+        managers: Sequence[tuple[str, MessageManagerView, Appendable]],
         places: Places | None,
         bus: Bus,
         identity: Identity,
@@ -67,10 +69,11 @@ class ClientManager:
         turn: SharedTurn,
         operator_log: OperatorLog,
         figures: Figures,
+        start: str = "",
     ) -> None:
         """`managers`: the name in positions, the view and the channel of each; the first is at home here. `places`: where each
         destination is; None with one message manager alone. `turn` is shared with all of this process that read many heads, or
-        parse selectors."""
+        parse selectors. `start` names this start, where the bus has given it a name."""
         self.settings = settings
         self.places = places
         self.turn = turn
@@ -79,17 +82,20 @@ class ClientManager:
         self.bus = bus
         self.login: Login | None = None  # without users, every client is welcome
         self.programs: list[dict[str, Any]] = []  # that run beside the server, for its status
+        # Lines of a program's log, for the topic `_LOG`: whether somebody subscribes to it.
+        self.take_log: Callable[[str, Sequence[LogLine]], bool] = lambda program, lines: False
         self.sessions: dict[str, Session] = {}
         self.links: dict[str, ClientLink] = {}
         self._open: set[ClientLink] = set()
         self._identity = identity
+        self._start = start
         self.clock = clock
         self._timer = clock.call_later(settings.session_grace_ms // _LOOKS_PER_GRACE, self._look_for_overdue)
         self.busy_wait = BusyWait(settings.vigil_us / 1_000_000)
         self.flow = ClientFlow(bus, self._tell_watermark)
         self._strangers = Notices(STRANGERS_INTERVAL_S)
         # The subject is new at every start, so that an answer meant for a former life reaches nobody.
-        own = f"client_manager.{identifier.to_text(identity.take())}"
+        own = client_manager_subject(start or identifier.to_text(identity.take()))
         self.managers: dict[str, ManagerLink] = {}
         self._stop_listening: list[Callable[[], None]] = []
         for name, messages, channel in managers:
@@ -125,7 +131,8 @@ class ClientManager:
         """Tell, when the channel is replayed, the session to be resumed; None when it is not known any more.
 
         The session of another user is not known: to have learned its id does not help. Neither is one from before the channel
-        was restored: what it holds, and what it was told, may be of the future that was lost.
+        was restored: what it holds, and what it was told, may be of the future that was lost. Nor one in which another process
+        goes on by now (`client.session(resume=…)`).
         """
 
         def recalled(remembered: RememberedSession | None) -> None:
@@ -133,21 +140,31 @@ class ClientManager:
                 found(None)
             else:
                 known = self.sessions.get(id)
+                if known is not None and known.is_lost_to(link.greeting.client_of_user):
+                    found(None)
+                    return
                 is_here = known is not None and known.channel == target.name
                 found(known if is_here else self._restored(id, name, target, remembered))
 
         target.messages.recall_session(id, recalled)
 
     def open_session(
-        self, name: str, target: ManagerLink, known: Session | None, link: ClientLink, is_resumable: bool = True
+        self,
+        name: str,
+        target: ManagerLink,
+        known: Session | None,
+        link: ClientLink,
+        is_resumable: bool = True,
+        link_number: int = 0,
     ) -> tuple[Session, int]:
-        """A new session, or the one that is known, on this link; and the first id for its events."""
+        """A new session, or the one that is known, on this link, which is the client's so many-th; and the first id for its
+        events."""
         first_id = self._identity.take_start()
         id = identifier.to_text(first_id) if is_resumable else passing(identifier.to_text(first_id))
         session = known or Session(owned(id, link.greeting.user_name), name, self.settings.window, target.name)
         session.rights = link.greeting.rights
         session.on_denied = self.operator_log.denied
-        session.client = link.greeting.client_of_user
+        session.go_on_for(link.greeting.client_of_user)
         if known is not None:
             self._let_go_of_denied(session)
         former = self.links.get(session.id)
@@ -156,6 +173,8 @@ class ClientManager:
             target.fair_share.drop(session.id)
             target.tell(LinkDown(session.id))
         session.came_back()
+        if self._start:  # in a cluster its primary gives it up when this client manager is gone
+            target.append(command.Introduce(session.id, self._start, max(1, link_number)))
         self.sessions[session.id] = session
         self.links[session.id] = link
         return session, first_id
@@ -198,14 +217,26 @@ class ClientManager:
         self._open.discard(link)
         for session in sessions:
             if self.links.get(session.id) is link:
-                del self.links[session.id]
-                session.went_away(self.clock.steady_ms())
-                target = self.managers[session.channel]
-                target.fair_share.drop(session.id)
-                target.tell(LinkDown(session.id))
-                if is_passing(session.id):
-                    self.forget_session(session)
-                    self._give_up(target, session.id)
+                self._left(session)
+
+    def suspend_sessions(self, channel: str) -> None:
+        """Another primary has this channel: it learns what receivers hold, and may be sent, from clients that resume sessions."""
+        for session in [each for each in self.sessions.values() if each.channel == channel]:
+            link = self.links.get(session.id)
+            if link is not None:
+                link.suspend(session.id)
+                self._left(session)
+
+    def _left(self, session: Session) -> None:
+        """No link carries this session any more: its client resumes it in time, unless it was to end with its link."""
+        del self.links[session.id]
+        session.went_away(self.clock.steady_ms())
+        target = self.managers[session.channel]
+        target.fair_share.drop(session.id)
+        target.tell(LinkDown(session.id))
+        if is_passing(session.id):
+            self.forget_session(session)
+            self._give_up(target, session.id)
 
     def forget_session(self, session: Session) -> None:
         self.sessions.pop(session.id, None)
@@ -267,6 +298,8 @@ class ClientManager:
                 link.receiver_gone(message)
         elif isinstance(message, Watermark):
             self.flow.hear(message)
+        elif isinstance(message, LinkMade) and target.is_led_anew(message.epoch):
+            self.suspend_sessions(target.name)
 
     def now_ms(self) -> int:
         return self.clock.now_ms()
