@@ -11,7 +11,8 @@ import sys
 import time
 import urllib.request
 import warnings
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -25,8 +26,10 @@ START_TIMEOUT_S = 10.0
 FORGOTTEN_SOCKETS = "ignore:unclosed:ResourceWarning"
 
 
-def collect_sockets() -> None:
-    """Collect what nats-py forgot now, not in a test that has nothing to do with it."""
+@contextmanager
+def forgotten_sockets() -> Iterator[None]:
+    """Collect at the end what nats-py forgot, and not in a test that has nothing to do with it; for a fixture of a module."""
+    yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()

@@ -18,7 +18,7 @@ from holdfast.channel.jetstream.settings import JetStreamSettings, Names
 from holdfast.errors import BadSetting, OutcomeUnknown, Unavailable
 from tests import effort
 from tests.contract.test_jetstream_damage import flip_a_bit
-from tests.nats_server import FORGOTTEN_SOCKETS, NatsCluster, NatsServer, collect_sockets
+from tests.nats_server import FORGOTTEN_SOCKETS, NatsCluster, NatsServer, forgotten_sockets
 from tests.waiting import until
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.filterwarnings(FORGOTTEN_SOCKETS)]
@@ -30,8 +30,8 @@ WINDOW = 8
 
 @pytest.fixture(autouse=True, scope="module")
 def sockets() -> Iterator[None]:
-    yield
-    collect_sockets()
+    with forgotten_sockets():
+        yield
 
 
 @pytest.fixture(scope="module")
