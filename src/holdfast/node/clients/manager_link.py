@@ -83,7 +83,7 @@ class ManagerLink:
         return self.channel.id if self.name else ""
 
     def link_made(self) -> None:
-        """A link with its primary begins: what was told before may be lost, and what was asked before is not answered any more."""
+        """A link with its primary begins: what was told before may be lost, and what was asked before is answered no more."""
         self.tell(WatermarksAsked(self.subject))
         waiting, self._waiting = self._waiting, {}
         lost = LinkLost("the message manager has another primary; this may have been done: look before you repeat it")
