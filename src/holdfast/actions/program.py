@@ -39,6 +39,8 @@ log = logging.getLogger("holdfast.actions")
 
 # After a failure: the first and the longest pause before it begins anew.
 PAUSE_S, PAUSE_S_MAX = 0.5, 30.0
+# Loggers whose lines may have secrets: our own, and that of the library which posts for `notify`.
+TELLING = ("holdfast.actions", "urllib3.connectionpool")
 # How often the rules file is looked at.
 LOOK_S = 1.0
 
@@ -75,7 +77,8 @@ class Actions:
 
     async def open(self) -> Self:
         """Connect, and arrange for the rules. SubscriptionInUse while another program has rules of this name."""
-        log.addFilter(self._redacting)
+        for name in TELLING:
+            logging.getLogger(name).addFilter(self._redacting)
         await self._begin()
         return self
 
@@ -180,7 +183,8 @@ class Actions:
 
     async def close(self) -> None:
         await self._end()
-        log.removeFilter(self._redacting)
+        for name in TELLING:
+            logging.getLogger(name).removeFilter(self._redacting)
 
     async def __aenter__(self) -> Self:
         return await self.open()
