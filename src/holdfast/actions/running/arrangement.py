@@ -19,7 +19,7 @@ from holdfast.actions.machines.sharing import Source, Table
 from holdfast.actions.names import OWNER, Names
 from holdfast.actions.rule import CheckedRule
 from holdfast.actions.running.event_view import accepted_us
-from holdfast.actions.running.record_queue import RecordQueue
+from holdfast.actions.running.record_queue import RecordQueue, read
 from holdfast.actions.running.source_reader import ReadRule, SourceReader, waiting_in
 from holdfast.client.client import Client
 from holdfast.client.receiving.received_event import ReceivedEvent
@@ -91,7 +91,7 @@ class Arrangement:
         return [*state, *(self._names.action(rule.name, action.name) for action in rule.actions)]
 
     def _newest(self) -> Kept:
-        found = [Kept(decode(bytes(event.body)), accepted_us(event), event.position) for event in self._queue.held]
+        found = [Kept(read(decode, event), accepted_us(event), event.position) for event in self._queue.held]
         return max(found, key=lambda kept: kept.table.version, default=Kept(Table(), 0, 0))
 
     async def _write(self, table: Table) -> Kept:
