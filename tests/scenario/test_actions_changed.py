@@ -23,6 +23,8 @@ from holdfast.actions.secrets import Secrets
 from tests.server_process import ServerProcess
 from tests.waiting import until, wait_until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def url(request: pytest.FixtureRequest) -> str:
