@@ -18,8 +18,9 @@ import holdfast
 from holdfast.actions import Actions, Alert, Rule
 from holdfast.actions.report import report
 from holdfast.actions.rules_file import RuleSet, parse
-from holdfast.actions.running.arrangement import LATER_MAX, Arrangement
+from holdfast.actions.running.arrangement import LATER_MAX, TABLE_TYPE, Arrangement
 from holdfast.actions.secrets import Secrets
+from holdfast.errors import Damaged
 from tests.server_process import ServerProcess
 from tests.waiting import until, wait_until
 
@@ -103,6 +104,29 @@ async def test_a_removed_rule_deletes_its_subscription_and_its_queues_and_its_al
         dead = await client.dead.list()
 
     assert [(event.dead[0].code, event.properties["rule"]) for event in dead] == [("deleted", "rule")]
+
+
+async def test_events_of_strangers_in_the_queues_of_rules_stop_nothing(url: str) -> None:
+    told: list[Alert] = []
+    async with holdfast.connect(url) as client:
+        async with at_work(url, of(told, count=2, within="1h")):
+            await client.topic("t").send("one")
+            for queue in ("rules", "state.rule", "do.rule.append"):
+                await client.queue(f"actions.rules.{queue}").send("hello")
+        async with at_work(url, of(told, count=2, within="1h")):
+            await client.topic("t").send("two")
+            await until(lambda: told, "both are counted")
+
+        assert (await report(client, "rules"))["rules"][0]["rule"] == "rule"
+
+
+async def test_a_record_that_cannot_be_read_is_told_with_its_place(url: str) -> None:
+    async with holdfast.connect(url) as client:
+        await client.queue("actions.rules.rules").send("hello", type=TABLE_TYPE)
+
+        with pytest.raises(Damaged, match=r"actions\.rules\.rules.*position"):
+            async with Actions(url, [of([])]):
+                pass
 
 
 async def test_rules_that_the_server_refuses_leave_those_from_before_at_work(url: str, caplog: pytest.LogCaptureFixture) -> None:
