@@ -389,8 +389,7 @@ class ReceivedEvent(Received, eq=False, gc=False):
     def reject(self, reason: str | BaseException, *, code: Code = "") -> Awaitable[None]:
         """Refuse it for good. The reason, in words or as an exception, is kept with it among the dead events. A worker says the
         code `failed` after the last try."""
-        said = checked_reason(reason)
-        checked_code(code)
+        said, _ = checked_reason(reason), checked_code(code)
         verdicts: VerdictBuffer = self._slice.origin.verdicts
         if self._decide("rejected"):
             verdicts.note("reject", self.position, self._slice.generation, reason=said, code=code)
