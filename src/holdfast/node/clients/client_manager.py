@@ -17,17 +17,18 @@ from functools import partial
 from typing import Any
 
 from holdfast.access.users import Users
-from holdfast.bus.bus import Bus
+from holdfast.bus.bus import Bus, client_manager_subject
 from holdfast.bus.message import (
     Delivered,
     LinkDown,
+    LinkMade,
     NoLongerHeld,
     ReceiverGone,
     Reply,
     SessionGone,
     Watermark,
 )
-from holdfast.channel.channel import Channel, Pressure
+from holdfast.channel.channel import Appendable, Pressure
 from holdfast.cluster.places import Places
 from holdfast.destination import command
 from holdfast.errors import HoldfastError, by_code
@@ -59,7 +60,7 @@ _LOOKS_PER_GRACE = 5
 class ClientManager:
     def __init__(
         self,
-        managers: Sequence[tuple[str, MessageManagerView, Channel]],
+        managers: Sequence[tuple[str, MessageManagerView, Appendable]],
         places: Places | None,
         bus: Bus,
         identity: Identity,
@@ -68,10 +69,11 @@ class ClientManager:
         turn: SharedTurn,
         operator_log: OperatorLog,
         figures: Figures,
+        start: str = "",
     ) -> None:
         """`managers`: the name in positions, the view and the channel of each; the first is at home here. `places`: where each
         destination is; None with one message manager alone. `turn` is shared with all of this process that read many heads, or
-        parse selectors."""
+        parse selectors. `start` names this start, where the bus has given it a name."""
         self.settings = settings
         self.places = places
         self.turn = turn
@@ -92,7 +94,7 @@ class ClientManager:
         self.flow = ClientFlow(bus, self._tell_watermark)
         self._strangers = Notices(STRANGERS_INTERVAL_S)
         # The subject is new at every start, so that an answer meant for a former life reaches nobody.
-        own = f"client_manager.{identifier.to_text(identity.take())}"
+        own = client_manager_subject(start or identifier.to_text(identity.take()))
         self.managers: dict[str, ManagerLink] = {}
         self._stop_listening: list[Callable[[], None]] = []
         for name, messages, channel in managers:
@@ -282,6 +284,8 @@ class ClientManager:
                 link.receiver_gone(message)
         elif isinstance(message, Watermark):
             self.flow.hear(message)
+        elif isinstance(message, LinkMade) and target.is_led_anew(message.epoch):
+            self.suspend_sessions(target.name)
 
     def now_ms(self) -> int:
         return self.clock.now_ms()

@@ -12,7 +12,7 @@ from holdfast.bus.bus import NODES, Bus
 from holdfast.bus.message import Heartbeat
 from holdfast.cluster.liveness import HEARTBEAT_MS, Liveness
 from holdfast.node.clock import Clock
-from holdfast.node.messages.member import Member
+from holdfast.node.clustered.member import Member
 from holdfast.node.messages.start import Backup
 
 
