@@ -31,6 +31,7 @@ RECORDED: dict[str, Message] = {
         (1 << 48) + 2, 3, 2_686_976, 1, "glob:a.*", "audit"
     ),
 }
+NEWER: dict[str, object] = {"channel": "m2", "channels": ["m1", "m2"], "incarnation": "m2", "link": 3}
 of_each = pytest.mark.parametrize(("recorded", "said"), RECORDED.items(), ids=[type(each).__name__ for each in RECORDED.values()])
 
 
@@ -43,12 +44,10 @@ def test_a_frame_of_before_is_of_the_one_channel_that_has_no_name(recorded: str,
 
 @of_each
 def test_a_side_of_before_passes_over_the_channel(recorded: str, said: Message) -> None:
-    added = [
-        name for name in said.__struct_fields__ if name in ("channel", "channels", "incarnation") and not getattr(said, name)
-    ]
+    added = [name for name in said.__struct_fields__ if name in NEWER and not getattr(said, name)]
     fields = said.__struct_fields__[: -len(added)]
     assert (*fields, *added) == said.__struct_fields__  # they are the last ones
-    newer = msgspec.structs.replace(said, **{name: ["m1", "m2"] if name == "channels" else "m2" for name in added})
+    newer = msgspec.structs.replace(said, **{name: NEWER[name] for name in added})
     head = frame.encode_lead(1, newer, 0)[frame.LEAD_BYTES :]
     older = msgspec.defstruct("Older", [(name, object) for name in fields], array_like=True)
     assert msgspec.structs.astuple(msgspec.msgpack.decode(head, type=older)) == tuple(
