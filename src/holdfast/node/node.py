@@ -27,7 +27,7 @@ from holdfast.channel.memory_channel import MemoryChannel
 from holdfast.cluster.places import PlaceTable
 from holdfast.destination.name import LOG
 from holdfast.errors import BadSetting, HoldfastError, NotAJournal
-from holdfast.node import places_file
+from holdfast.node import places_file, supervision
 from holdfast.node.administration.admin_queue import AdminQueue
 from holdfast.node.clients.client_manager import ClientManager
 from holdfast.node.clock import Clock, SystemClock
@@ -174,7 +174,7 @@ class Node:
 
     async def failed(self) -> None:
         """Return when one of its message managers cannot go on, never otherwise."""
-        waiting = [asyncio.ensure_future(each.failed()) for each in self.managers.values()]
+        waiting = [supervision.start(each.failed(), f"waiting for a failure of {each.name}") for each in self.managers.values()]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
