@@ -34,6 +34,7 @@ from tests.bench import (
     spark_sinks,
     spark_source,
     stalled,
+    storage,
     throughput,
     transactions,
 )
@@ -82,6 +83,7 @@ def _measure(workshop: Workshop, wanted: set[str]) -> None:
         ("p", continuity),
         ("q", relay),
         ("r", alert_rules),
+        ("s", storage),
     ):
         if name in wanted:
             alone.measure(workshop)

@@ -34,6 +34,7 @@ TITLES = {
     "p": "requests through an engine to two servers",
     "q": "events through a relay",
     "r": "rules that do not match",
+    "s": "files through the front of a file store",
 }
 _COLOURS = {"met": "green", "missed": "red", "": ""}
 

@@ -164,7 +164,7 @@ def test_an_unknown_measure_is_refused_with_those_there_are() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("measures", effort.cases(["ace"], long=["abcdefghijklo", "mn", "p"]))
+@pytest.mark.parametrize("measures", effort.cases(["ace"], long=["abcdefghijklo", "mn", "p", "s"]))
 def test_a_smoke_run_measures_what_it_is_asked_and_leaves_nothing_behind(measures: str, tmp_path: Path) -> None:
     _need_clients()
     results = tmp_path / "bench.json"

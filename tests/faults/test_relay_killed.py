@@ -16,6 +16,8 @@ import signal
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 import holdfast
 from holdfast.client.client import Client
 from holdfast.simulation.checkers.account import Account
@@ -23,6 +25,8 @@ from tests import effort
 from tests.relay_process import RelayProcess
 from tests.server_process import ServerProcess
 from tests.waiting import until
+
+pytestmark = pytest.mark.faults
 
 MODES = ("receipt", "end-to-end", "each")
 SHORT = ["receipt.end-to-end", "end-to-end.receipt", "end-to-end.end-to-end", "each.each"]

@@ -6,10 +6,14 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import holdfast.blocking
 from tests import effort
 from tests.relay_process import RelayProcess
 from tests.server_process import ServerProcess
+
+pytestmark = pytest.mark.faults
 
 MIB = 1 << 20
 SIZE_MIB = effort.rounds(short=48, long=200)

@@ -31,6 +31,8 @@ from holdfast.wire.frame import Answered, Attach, Browse, Browsed, Failed, Manag
 from tests.raw_client import RawClient, batch_command
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 PASSWORD = "the same for all"
 EVERYTHING = ("send", "receive", "browse", "manage")
 

@@ -23,6 +23,8 @@ from tests.bank_process import BankProcess
 from tests.listening import Account, listening, running
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 _numbers = itertools.count()
 
 

@@ -20,6 +20,8 @@ from tests.running_server import SETTINGS, running, start
 from tests.server_process import ServerProcess
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 
 def at(*positions: int) -> Ranges:
     return Ranges.gather((each, each) for each in positions)

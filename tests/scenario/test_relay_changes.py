@@ -20,6 +20,8 @@ from tests.running_server import running
 from tests.server_process import ServerProcess
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("mode", ["receipt", "end-to-end"])
 async def test_a_route_that_changes_keeps_what_waits_and_passes_nothing_twice(tmp_path: Path, mode: str) -> None:

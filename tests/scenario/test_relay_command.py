@@ -10,11 +10,15 @@ import sys
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 import holdfast.blocking
 from holdfast.relay.metrics import METRICS, PREFIX
 from tests.relay_process import RelayProcess
 from tests.server_process import ServerProcess, free_port
 from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

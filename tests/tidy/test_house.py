@@ -21,7 +21,10 @@ NAMES_SAYING_NOTHING = {"utils", "util", "helpers", "helper", "common", "misc", 
 UNFINISHED = re.compile("|".join((r"\bTO" + r"DO\b", r"\bFIX" + r"ME\b", r"\bX" + r"XX\b")))  # in pieces, or it would find itself
 # Where a neighbour's words are spoken, at the edge to it.
 FOREIGN_WORDS = {SOURCE / "channel" / "jetstream": {"ack", "consumer", "leader"}}
-MACHINES = [SOURCE / "destination", SOURCE / "session", SOURCE / "access", *SOURCE.glob("**/machines")]
+MACHINES = [
+    *(SOURCE / name for name in ("destination", "session", "access", "cluster", "bus/link")),
+    *SOURCE.glob("**/machines"),
+]
 OUTSIDE_WORLD = {"time", "random", "os", "asyncio", "socket", "threading", "secrets", "datetime", "pathlib", "uuid"}
 
 

@@ -253,8 +253,11 @@ class Transaction:
     def demand(self, incoming: Incoming) -> None:
         """Commit only while this receiver is attached: TransactionAborted once another has taken its subscription over, or the
         server has given it up. So a program that was replaced, and does not know it yet, changes nothing."""
+        self.demand_receiver(incoming._alone())  # what a program has stands for it
+
+    def demand_receiver(self, receiver: Receiver) -> None:
+        """The same, with what the blocking twin has."""
         self._check_open()
-        receiver = incoming._alone()  # what a program has stands for it
         if receiver.session not in self._session.together:
             raise Refused("this receiver is of another session than the transaction's; begin the transaction there")
         self._take_lane(receiver.session, receiver.destination)

@@ -18,6 +18,8 @@ _MANAGER = re.compile(r"[a-z0-9][a-z0-9-]{0,31}\Z")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\Z", re.IGNORECASE)
 # A journal that is smaller than usual allocates one part in so many at first, and keeps another one for upkeep.
 SMALL_PARTS = 16
+# A host has none of the characters that divide a URL; an IPv6 address stands in brackets.
+_ADDRESS = re.compile(r"(?:\[(?P<bracketed>[\w:.%]+)\]|(?P<host>[^\s\[\]:/?#@]*))(?::(?P<port>[0-9]{0,6}))?\Z", re.ASCII)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -61,14 +63,29 @@ def parse_managers(text: str) -> tuple[str, ...]:
     return tuple(each.strip() for each in text.split(",")) if text else ()
 
 
-def parse_address(text: str) -> tuple[str, int]:
-    """Host and port from `HOST:PORT`, `[::1]:PORT`, `HOST` or `:PORT`."""
-    host, colon, port = text.rpartition(":") if not text.endswith("]") else (text, "", "")
-    if not colon:
-        host, port = text, str(PORT_DEFAULT)
-    if not port.isdigit() or int(port) > 65_535:
-        raise BadSetting(f"address {text!r} has no valid port; write it like 127.0.0.1:{PORT_DEFAULT}", value=text)
-    return host.strip("[]") or "127.0.0.1", int(port)
+def parse_address(text: str, option: str, *, port_default: int | None = None) -> tuple[str, int]:
+    """Host and port from `HOST:PORT`, `[::1]:PORT` or `:PORT`; from `HOST`, too, where a port is usual."""
+    found = _ADDRESS.match(text)
+    if not text or not found:
+        raise _bad_address(text, option, "is no address")
+    port = found["port"] if found["port"] is not None else port_default
+    if port is None:
+        raise _bad_address(text, option, "has no port")
+    if port == "" or int(port) > 65_535:
+        raise _bad_address(text, option, "has no valid port")
+    return found["bracketed"] or found["host"] or "127.0.0.1", int(port)
+
+
+def checked_advertised(text: str) -> str:
+    """An address as other machines are told it: it has a host, and a port that is not 0. No text: none is told."""
+    if text and (text.startswith(":") or parse_address(text, "--advertise")[1] == 0):
+        raise _bad_address(text, "--advertise", "cannot be reached by others")
+    return text
+
+
+def _bad_address(text: str, option: str, problem: str) -> BadSetting:
+    sentence = f"{option} {text!r:.80} {problem}; write HOST:PORT, as in 10.0.0.1:8080 or [::1]:8080"
+    return BadSetting(sentence, setting=option.lstrip("-"), value=text)
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ class RelayCollector(Collector):
 
 def serve(relay: Relay, address: str) -> int:
     """Answer HTTP at an address, in a thread of its own; return the port."""
-    host, port = parse_address(address)
+    host, port = parse_address(address, "--metrics")
     registry = CollectorRegistry()
     registry.register(RelayCollector(relay))
     try:

@@ -106,9 +106,9 @@ def engine(
 
     server_log.begin(log_level)
     certificate = _certificate(tls_certificate, tls_key, tls_client_ca, tls_listener_ca)
-    host, port = parse_address(listen)
+    host, port = parse_address(listen, "--listen")
     made = Engine(
-        url, domain, name=name, site=site, answers=parse_address(answers), advertise=advertise,
+        url, domain, name=name, site=site, answers=parse_address(answers, "--answers"), advertise=advertise,
         tls=_answer_tls(certificate, tls_listener_ca),
     )  # fmt: skip
     announce = "https" if certificate else "http"

@@ -179,7 +179,7 @@ def listener(
         return Listener(
             url, domain, name, call=HttpCaller(server, tls=server_tls), store=store or Path(f"listener-{name}"), site=site,
             role=role, in_doubt=in_doubt, forgets=forgets, probe=probe, reset=reset, snapshot=snapshot,
-            snapshot_every=snapshot_every, tls=tls, egress=parse_address(egress) if egress else None,
+            snapshot_every=snapshot_every, tls=tls, egress=parse_address(egress, "--egress") if egress else None,
             egress_tls=egress_tls,
         )  # fmt: skip
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
+    from holdfast.continuity.storage.machines.login import Login
     from holdfast.continuity.storage.serving import Tls
 
 START_TRIES = 5
@@ -65,6 +66,28 @@ PlaceCa = Annotated[
         help="Take, and call, only those with a certificate of these authorities, PEM.",
         parser=expanded,
     ),
+]
+ClientCa = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-client-ca",
+        metavar="FILE",
+        help="Take only clients with a certificate of these authorities, PEM.",
+        parser=expanded,
+    ),
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file",
+        metavar="FILE",
+        help="Take only clients that show the token in this file: Authorization: Bearer TOKEN.",
+        parser=expanded,
+    ),
+]
+ReadTokenFile = Annotated[
+    Path | None,
+    typer.Option("--read-token-file", metavar="FILE", help="Who shows this token may read, and not write.", parser=expanded),
 ]
 PlacesCa = Annotated[
     Path | None,
@@ -136,7 +159,7 @@ def place(
     tls = _tls(tls_certificate, tls_key, tls_ca, "--tls-ca")
     _run(
         lambda: serve_place(
-            url, store, name, at, listen=parse_address(listen), advertise=advertise, folder=folder, site=site, tls=tls
+            url, store, name, at, listen=parse_address(listen, "--listen"), advertise=advertise, folder=folder, site=site, tls=tls
         ),
         lambda opened: f"place {name} of {store} is open on {opened.address}",
         log_level,
@@ -150,6 +173,9 @@ def serve(
     place: Here = None,
     tls_certificate: Certificate = None,
     tls_key: Key = None,
+    tls_client_ca: ClientCa = None,
+    token_file: TokenFile = None,
+    read_token_file: ReadTokenFile = None,
     places_ca: PlacesCa = None,
     places_certificate: PlacesCertificate = None,
     places_key: PlacesKey = None,
@@ -162,16 +188,20 @@ def serve(
         return
     with packages.needed():
         from holdfast.continuity.storage.serving import Tls, serve_all, serve_front
+    from holdfast.errors import BadSetting
     from holdfast.node.settings import parse_address
 
-    address, tls = parse_address(listen), Tls(tls_certificate, tls_key)
+    if tls_client_ca is not None and tls_certificate is None:
+        raise BadSetting("--tls-client-ca needs --tls-certificate", setting="tls_certificate")
+    address, tls = parse_address(listen, "--listen"), Tls(tls_certificate, tls_key, tls_client_ca)
+    login = _login(token_file, read_token_file)
     places_tls = _tls(places_certificate, places_key, places_ca, "--places-ca")
     here = _places(place or [])
 
     def made() -> AbstractAsyncContextManager[Any]:
         if here:
-            return serve_all(url, store, here, listen=address, tls=tls)
-        return serve_front(url, store, listen=address, tls=tls, places_tls=places_tls)
+            return serve_all(url, store, here, listen=address, tls=tls, login=login)
+        return serve_front(url, store, listen=address, tls=tls, places_tls=places_tls, login=login)
 
     protocol = "https" if tls_certificate else "http"
     _run(made, lambda opened: f"taking requests on {protocol}://{opened.address}", log_level)
@@ -195,6 +225,16 @@ def _places(told: list[str]) -> dict[str, str]:
     if len(places) < len(parts):
         raise BadSetting("--place names a place twice; each has a name of its own", setting="place")
     return places
+
+
+def _login(token_file: Path | None, read_token_file: Path | None) -> Login:
+    from holdfast.continuity.storage.machines.login import Login
+    from holdfast.errors import BadSetting
+    from holdfast.http.protection import read_token
+
+    if read_token_file is not None and token_file is None:
+        raise BadSetting("--read-token-file needs --token-file: who may write?", setting="token_file")
+    return Login(*(read_token(each) if each is not None else "" for each in (token_file, read_token_file)))
 
 
 def _tls(certificate: Path | None, key: Path | None, authority: Path | None, option: str) -> Tls:

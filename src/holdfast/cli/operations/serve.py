@@ -30,7 +30,10 @@ Data = Annotated[
 Listen = Annotated[
     str,
     typer.Option(
-        "--listen", envvar="HOLDFAST_LISTEN", metavar="HOST:PORT", help="The address for clients; port 0 takes a free one."
+        "--listen",
+        envvar="HOLDFAST_LISTEN",
+        metavar="HOST:PORT",
+        help="The address for clients; port 0 takes a free one, HOST alone 7400.",
     ),
 ]
 JournalSize = Annotated[
@@ -207,13 +210,13 @@ def serve(
     from holdfast.cli.output import print_line
     from holdfast.node.login.security import Security
     from holdfast.node.server import Server, run_until_signal
-    from holdfast.node.settings import NodeSettings, journal_settings, parse_address, parse_size
+    from holdfast.node.settings import PORT_DEFAULT, NodeSettings, journal_settings, parse_address, parse_size
 
     if print_config:
         print_line(config_file.as_toml(context))
         return
     server_log.begin(log_level)
-    host, port = parse_address(listen)
+    host, port = parse_address(listen, "--listen", port_default=PORT_DEFAULT)
     settings = NodeSettings(
         name=name,
         journal=journal_settings(journal_size, reserve, segment_size),
@@ -259,9 +262,7 @@ def _show_over_http(address: str, token_file: Path | None, security: Security) -
         raise BadSetting(
             f"--http needs packages that are not installed ({problem.name}); install them: pip install 'holdfast[http]'"
         ) from problem
-    if ":" not in address.rpartition("]")[2]:
-        raise BadSetting(f"--http {address!r} has no port; write it like 127.0.0.1:7480")
-    host, port = parse_address(address)
+    host, port = parse_address(address, "--http")
     protection.check(host, token_file, security)
     token = protection.read_token(token_file) if token_file is not None else None
 

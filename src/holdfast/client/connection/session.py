@@ -80,6 +80,8 @@ class Session(Questions):
         self._receiver = 0
         self._is_fetching_ids = False
         self.recovering = asyncio.Lock()  # one recovery, or rollback, at a time
+        self._ending = asyncio.Lock()
+        self._has_ended = False
 
     async def at(self, destination: str, is_used: bool = True) -> Session:
         """Return the session to use for a destination: this one, or its lane in the channel of the destination."""
@@ -196,14 +198,19 @@ class Session(Questions):
     async def close(self, timeout: float, is_done: bool) -> None:
         """End in good order: receivers are closed, what was sent is receipted, and the server forgets the session.
 
-        `is_done`: the program leaves without an error.
+        `is_done`: the program leaves without an error. Whoever closes it at the same time waits for that: the server answers
+        nothing more to a session that it has forgotten.
         """
-        if self.is_ready and self.receivers:
-            await self._close_receivers(timeout, is_done)
-        with contextlib.suppress(HoldfastError):
-            await self.producer.flushed(timeout)
-            if self.is_ready:
-                await self.ask(CloseSession, timeout)
+        async with self._ending:
+            if self._has_ended:
+                return
+            if self.is_ready and self.receivers:
+                await self._close_receivers(timeout, is_done)
+            with contextlib.suppress(HoldfastError):
+                await self.producer.flushed(timeout)
+                if self.is_ready:
+                    await self.ask(CloseSession, timeout)
+            self._has_ended = True
 
     async def _close_receivers(self, timeout: float, is_done: bool) -> None:
         receivers = [each for each in self.receivers.values() if each.is_open]

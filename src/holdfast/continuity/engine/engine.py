@@ -41,6 +41,7 @@ from holdfast.continuity.machines.gathering import Decided, End, Gathering, Resu
 from holdfast.continuity.machines.routes import Routes
 from holdfast.continuity.request import BODY_MAX, Content, Headers, Request
 from holdfast.errors import HoldfastError, OutcomeUnknown
+from holdfast.node.settings import checked_advertised
 
 log = logging.getLogger("holdfast.continuity")
 
@@ -75,7 +76,7 @@ class Engine:
         self._password = password
         self._domain_name = domain
         self._answers = answers
-        self._advertise = advertise
+        self._advertise = checked_advertised(advertise)
         self._tls = tls
         self._loop_time = time.monotonic
         self.servers = Servers(self._loop_time)

@@ -36,7 +36,7 @@ from holdfast.node.messages.bus_listener import BusListener
 from holdfast.node.messages.destination_flow import DestinationFlow
 from holdfast.node.messages.removal_watch import RemovalWatch
 from holdfast.node.messages.selector_answers import SelectorAnswers
-from holdfast.node.messages.start import BeforeClaim, Start
+from holdfast.node.messages.start import Backup, BeforeClaim, Start
 from holdfast.node.messages.upkeep import Upkeep
 from holdfast.node.messages.voice import Voice
 from holdfast.node.reading.outcome_waiters import OutcomeWaiters
@@ -74,10 +74,10 @@ class MessageManager:
         self.applied = start.snapshot_at
         self.is_primary = False
         self.failure: HoldfastError | None = None
-        self.deposed = asyncio.Event()  # another node's claim was applied while this one was primary
-        # Called when something was sent to `_ADMIN`, and when a backlog came or went.
+        # Called when something was sent to `_ADMIN`, when a backlog came or went, and when a claim was applied.
         self.administration_asked: Callable[[], None] = lambda: None
         self.backlogs_changed: Callable[[], None] = lambda: None
+        self.epoch_began: Callable[[effect.Claimed], None] = lambda claimed: None
         self.turn = SharedTurn()  # of all who read many heads
         self.flow = DestinationFlow(directory, bus, operator_log)
         self.figures = Figures()
@@ -112,10 +112,10 @@ class MessageManager:
         settings: NodeSettings,
         operator_log: OperatorLog,
         before_claim: BeforeClaim | None = None,
-        backup: str = "",
+        backup: Backup | None = None,
     ) -> MessageManager:
-        """Restore the newest snapshot, and begin to follow the channel. It is primary later (`wait_until_primary`). A `backup`,
-        which has the name of its node, is not before `take_over`."""
+        """Restore the newest snapshot, and begin to follow the channel. It is primary later (`wait_until_primary`). A `backup` is
+        not before `take_over`."""
         return cls(await Start.restore(name, channel, backup), bus, clock, settings, operator_log, before_claim)
 
     async def take_over(self) -> bool:
@@ -134,8 +134,8 @@ class MessageManager:
         if self.failure is not None:
             raise self.failure
 
-    async def failed(self) -> None:
-        """Return when it cannot go on, never otherwise; `failure` says why."""
+    async def ended(self) -> None:
+        """Return when it cannot go on (`failure` says why) or is deposed, never otherwise."""
         await asyncio.wait({self._following})
 
     async def stop(self) -> None:
@@ -300,6 +300,7 @@ class MessageManager:
                 self._become_primary(each)
             elif self.is_primary:
                 self._step_down(each)
+            self.epoch_began(each)
         elif isinstance(each, effect.Attached) and not self.is_primary:
             self.deliverer.came_early((each.session, each.receiver))
         elif isinstance(each, effect.Returned) and not self.is_primary:
@@ -342,12 +343,12 @@ class MessageManager:
             self._bus.publish(route, ReceiverGone(gone.session, gone.receiver, gone.code, gone.reason))
 
     def _step_down(self, claimed: effect.Claimed) -> None:
-        """Another node is primary from this entry on: say nothing more."""
+        """Another node is primary from this entry on: say nothing more, and follow no further."""
         log.warning("message manager %s: %s is primary now, with epoch %d", self.name, claimed.node, claimed.epoch)
         self._stop_listening()
         self._voice.is_open = False
         self.is_primary = False
-        self.deposed.set()
+        self._following.cancel()
 
     def _become_primary(self, claimed: effect.Claimed) -> None:
         if self._start.is_backup:

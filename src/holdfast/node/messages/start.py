@@ -17,6 +17,7 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from holdfast.channel.channel import Channel, Entry, Purpose, Receipt
 from holdfast.destination import command, effect
@@ -36,17 +37,26 @@ CLAIM_AGAIN_S = 0.5
 NO_TAIL = sys.maxsize
 
 
+class Backup(NamedTuple):
+    """The process that has a copy of a message manager: its node, and its start id, which is another one each time."""
+
+    node: str
+    start: str
+
+
 class Start:
-    def __init__(self, name: str, channel: Channel, directory: Directory, snapshot_at: int, backup: str = "") -> None:
-        """`backup` is the name of the node that is a backup, "" for one that is to be primary."""
+    def __init__(
+        self, name: str, channel: Channel, directory: Directory, snapshot_at: int, backup: Backup | None = None
+    ) -> None:  # fmt: skip
+        """`backup` is whose copy it is, where several nodes follow the channel; None for the only one, which is to be primary."""
         self.name = name
         self.channel = channel
         self.directory = directory
         self.snapshot_at = snapshot_at
         self.replayed = channel.durable - snapshot_at  # entries from before this start that are applied again
         self.claimed = asyncio.Event()  # the own claim is applied
-        self.is_backup = bool(backup)
-        self._node = backup or name
+        self.is_backup = backup is not None
+        self._claimant = backup or Backup(name, "")
         self._wait_for_tail(NO_TAIL if backup else channel.durable)
 
     def _wait_for_tail(self, tail: int) -> None:
@@ -57,7 +67,7 @@ class Start:
             self._reach_tail()
 
     @classmethod
-    async def restore(cls, name: str, channel: Channel, backup: str = "") -> Start:
+    async def restore(cls, name: str, channel: Channel, backup: Backup | None = None) -> Start:
         """Begin with the directory of the newest snapshot; the entries after it are to be applied to it."""
         snapshot = await channel.load_snapshot()
         if snapshot is not None:
@@ -101,7 +111,7 @@ class Start:
                 await asyncio.sleep(CLAIM_AGAIN_S)
 
     async def _claim(self) -> Receipt:
-        claim = command.Claim(epoch=self.directory.epoch + 1, node=self._node)
+        claim = command.Claim(epoch=self.directory.epoch + 1, node=self._claimant.node, start=self._claimant.start)
         return await self.channel.append(command.encode(claim), Purpose.UPKEEP)
 
     async def take_over(self, until_applied: Callable[[int], Awaitable[None]]) -> None:
@@ -119,7 +129,7 @@ class Start:
 
     def is_own(self, claimed: effect.Claimed, entry: int) -> bool:
         """Whether a claim is of this start, not of an earlier one or another node."""
-        return claimed.node == self._node and entry > self.tail
+        return (claimed.node, claimed.start) == self._claimant and entry > self.tail
 
     def early(self) -> dict[effect.BacklogKey, Ranges]:
         """The events that arrived during the start and are delivered before all others, by backlog."""
