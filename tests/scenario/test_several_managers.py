@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from argon2 import PasswordHasher
 
 import holdfast
-from holdfast.errors import BadSetting, HoldfastError, NoSuchDestination, NotAJournal, Refused
+from holdfast.access import users as users_files
+from holdfast.errors import AccessDenied, BadSetting, HoldfastError, NoSuchDestination, NotAJournal, Refused
 from holdfast.event.position import Ranges
+from holdfast.node.login.login import Login
 from holdfast.node.node import Node
+from holdfast.recorder.recorder import Recorder
 from holdfast.wire.frame import Deliver, Failed, Goodbye, OpenSession, SessionOpened, Settle, Welcome
 from tests.contract.places import CuttingProxy
 from tests.raw_client import RawClient
@@ -323,6 +327,31 @@ async def test_a_verdict_on_positions_of_another_channel_ends_the_link_and_decid
         assert "these positions are of channel 'm2', and the session of 'm1'" in raw.of(Goodbye)[0].sentence
         async with client.queue("q").receive() as incoming:
             assert await taken(incoming, 1) == ["mine"]
+
+
+async def test_what_a_recorder_holds_is_not_forwarded_there_and_stays_with_it(tmp_path: Path) -> None:
+    with Recorder(tmp_path / "recorder") as recorder:
+        recorder.record("kept", "orders")
+        async with running(tmp_path / "data", TWO) as server:
+            with pytest.raises(Refused, match="forward to one that has one alone"):
+                await asyncio.to_thread(recorder.forward, server.url)
+        async with running(tmp_path / "alone") as server, holdfast.connect(server.url) as client:
+            await asyncio.to_thread(recorder.forward, server.url)
+            async with client.queue("orders").receive() as incoming:
+                assert await taken(incoming, 1) == ["kept"]
+
+
+async def test_a_user_is_told_of_places_of_what_the_rules_allow_and_of_no_other(tmp_path: Path) -> None:
+    secret = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash("secret")
+    rules = f'[users.ann]\npassword = "{secret}"\n[[access]]\nwho = "ann"\ndestination = "a.*"\nactions = ["send"]\n'
+    async with running(tmp_path, TWO) as server:
+        server.node.clients.login = Login(users_files.read(rules))
+        async with holdfast.connect(f"holdfast://ann:secret@127.0.0.1:{server.port}") as client:
+            assert {(await client.queue(f"a.{number}").send(1)).channel for number in range(2)} == {"m1", "m2"}
+            for refused in (client.queue("b").send(1), client.queue("b").receive().open(), client.queue("a.1").receive().open()):
+                with pytest.raises(AccessDenied):
+                    await refused
+        assert server.node.clients.places is not None and server.node.clients.places.find("b") is None
 
 
 async def test_every_action_says_what_is_wrong_over_several_managers_too(tmp_path: Path) -> None:
