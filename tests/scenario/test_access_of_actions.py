@@ -144,6 +144,7 @@ BESIDES: dict[str, dict[str, Any]] = {
     "purge": {},
     "empty": {},
     "describe": {},
+    "locate": {"is_used": True},
     "subscribe": {"name": "made"},
     "subscribe_like": {"name": "made", "like": "free"},
     "ensure_subscription": {"name": "made"},
@@ -161,7 +162,7 @@ BESIDES: dict[str, dict[str, Any]] = {
     "drop_stages": {"names": []},
 }
 ABOUT = {
-    **dict.fromkeys(("create", "configure", "ensure", "delete", "purge", "empty", "describe"), "name"),
+    **dict.fromkeys(("create", "configure", "ensure", "delete", "purge", "empty", "describe", "locate"), "name"),
     **dict.fromkeys(
         (
             "subscribe",
@@ -215,7 +216,7 @@ NEEDED = {
         ),
         "manage",
     ),
-    **dict.fromkeys(("describe", "subscriptions", "list", "all_subscriptions", "status"), "any"),
+    **dict.fromkeys(("describe", "locate", "subscriptions", "list", "all_subscriptions", "status"), "any"),
     **dict.fromkeys(("extent", "more", "outcomes", "dead_cursor"), "browse"),
     "confirm_up_to": "receive",
 }
