@@ -21,6 +21,7 @@ from rich.console import Console
 from tests.bench import (
     alert_rules,
     backlog,
+    cluster_channel,
     continuity,
     fairness,
     journal,
@@ -84,6 +85,7 @@ def _measure(workshop: Workshop, wanted: set[str]) -> None:
         ("q", relay),
         ("r", alert_rules),
         ("s", storage),
+        ("t", cluster_channel),
     ):
         if name in wanted:
             alone.measure(workshop)

@@ -35,6 +35,7 @@ TITLES = {
     "q": "events through a relay",
     "r": "rules that do not match",
     "s": "files through the front of a file store",
+    "t": "the channel on three NATS servers",
 }
 _COLOURS = {"met": "green", "missed": "red", "": ""}
 

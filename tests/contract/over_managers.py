@@ -43,6 +43,8 @@ DIFFERENT = {
     "test_the_blocking_twin_commits_and_rolls_back": TRANSACTION,
     "test_a_commit_counts_while_the_receiver_that_it_demands_is_attached": TRANSACTION,
     "test_a_commit_of_a_program_that_was_replaced_changes_nothing": TRANSACTION,
+    "test_a_commit_without_a_loop_counts_while_the_receiver_that_it_demands_is_attached": TRANSACTION,
+    "test_a_commit_without_a_loop_of_a_program_that_was_replaced_changes_nothing": TRANSACTION,
     "test_a_rollback_gives_back_nothing_of_a_receiver_that_was_only_demanded": TRANSACTION,
     "test_a_transaction_knows_before_its_commit_where_its_events_will_be": TRANSACTION,
     "test_what_a_transactional_handler_sends_and_its_confirm_happen_together": TRANSACTION,

@@ -159,6 +159,26 @@ async def test_a_link_outlives_the_end_of_a_server(tmp_path: Path) -> None:
             assert events == []
 
 
+async def test_a_link_outlives_a_server_that_stands_still(tmp_path: Path) -> None:
+    with NatsServer(tmp_path / "nats") as server:
+        heard, events = list[object](), list[object]()
+        async with OnNats(server).open() as sides:
+            sides.manager.listen(sides.manager_subject, heard.append)
+            sides.client.listen(sides.client_subject, events.append)
+            assert isinstance(sides.client, NatsBus) and isinstance(sides.client.endpoint.connection, NatsConnection)
+            connection = sides.client.endpoint.connection
+
+            server.pause()
+            for number in range(100):
+                sides.client.publish(sides.manager_subject, LinkDown(str(number)))
+            await until(lambda: not connection.is_connected, "the connection is given up")
+            server.resume()
+            await until(lambda: len(heard) >= 100, "all has come")
+
+            assert heard == [LinkDown(str(number)) for number in range(100)]
+            assert events == []
+
+
 async def test_a_new_primary_is_heard_and_the_deposed_one_is_not_and_hears_of_it(nats_server: NatsServer) -> None:
     kind, cluster = OnNats(nats_server), new_name()
     client, former, new = [await kind.bus(cluster) for _ in range(3)]
@@ -251,6 +271,28 @@ async def test_a_link_that_is_given_up_for_a_silent_client_manager_is_made_again
     await until(lambda: of(LinkMade, heard), "it has another one")
 
     assert heard == [LinkEnded(SUBJECT, "the primary has given it up"), LinkMade(SUBJECT, EPOCH)]
+    for bus in (client, node):
+        await bus.close()
+
+
+async def test_the_part_of_a_client_manager_for_one_manager_hears_on_a_subject_of_its_own_over_the_same_link(
+    nats_server: NatsServer,
+) -> None:
+    kind, cluster = OnNats(nats_server), new_name()
+    client, node = await kind.bus(cluster), await kind.bus(cluster)
+    own, other = list[object](), list[object]()
+    client.listen(f"{client.subject}.{MANAGER}", own.append)
+    client.listen(f"{client.subject}.another", other.append)
+    manager = node.manager(MANAGER)
+
+    manager.lead(EPOCH)
+    client.reach(MANAGER)
+    await until(lambda: own, "it hears of the link")
+    manager.publish(f"{client.subject}.{MANAGER}", LinkDown("for it"))
+    await until(lambda: len(own) == 2, "it hears what is for it")
+
+    assert own == [LinkMade(SUBJECT, EPOCH), LinkDown("for it")]
+    assert other == []
     for bus in (client, node):
         await bus.close()
 

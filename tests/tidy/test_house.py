@@ -147,6 +147,17 @@ def test_every_line_of_continuity_names_tests_that_are_there() -> None:
     assert [f"{file}::{name}" for file, name in named if f"def {name}(" not in (TOP / file).read_text()] == []
 
 
+def test_every_line_of_relays_and_actions_names_tests_that_are_there() -> None:
+    text = (TOP / "docs" / "promises.md").read_text().partition("## Relays and actions, line by line")[2]
+
+    lines = re.findall(r"^\| \(R(\d+)\) \| .+? \| (`tests/.+`) \|$", text, re.MULTILINE)
+    named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", text)
+
+    assert [int(number) for number, _ in lines] == list(range(1, len(lines) + 1))
+    assert len(lines) == len(re.findall(r"^\| \(R", text, re.MULTILINE)) > 20
+    assert [f"{file}::{name}" for file, name in named if f"def {name}(" not in (TOP / file).read_text()] == []
+
+
 def test_every_promise_is_shown_by_a_test_that_does_not_wait_for_a_long_run() -> None:
     rows = re.findall(r"^\| (P\d+) \| (.+) \|$", (TOP / "docs" / "promises.md").read_text(), re.MULTILINE)
 

@@ -19,7 +19,7 @@ Every implementation keeps these rules (one contract suite proves them, `tests/c
    Nothing is handed out twice or passed over, also where entries are offered early (`AtOnce`).
 5. `release(below)` forgets entries below a number, lazily: `first` may stay lower. It never forgets other entries.
 6. `save_snapshot(at, chunks)` is whole or not at all; `load_snapshot` gives the newest whole one. Entries after `at` rebuild
-   the rest.
+   the rest. One with an older `at` than the newest is refused: NoSuchPosition.
 7. Appends for UPKEEP (confirmations, carried events, snapshots) have room of their own that EVENTS never take.
 8. After `close`, everything raises Closed. A command that was appended and is not yet durable is answered with an error.
 """
@@ -33,7 +33,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from holdfast.errors import HoldfastError, OutcomeUnknown
+from holdfast.errors import HoldfastError, NoSuchPosition, OutcomeUnknown
 
 Buffer = bytes | memoryview
 
@@ -98,6 +98,16 @@ def tell_outcome(on_outcome: OnOutcome, done: asyncio.Future[Receipt]) -> None:
         on_outcome(problem)
     else:
         on_outcome(OutcomeUnknown(f"the channel failed during the append ({problem!r}); look before you repeat it"))
+
+
+def older_snapshot(at: int, newest: int) -> NoSuchPosition:
+    """Return the refusal of a snapshot that is older than the newest one."""
+    return NoSuchPosition(
+        f"no snapshot can be saved as of entry {at}: the newest is as of entry {newest}, and entries up to it may be released; "
+        "load that one",
+        entry=at,
+        newest=newest,
+    )
 
 
 def all_recent(commands: Iterable[Buffer | None], bytes_max: int) -> list[Buffer] | None:

@@ -66,6 +66,7 @@ class Node:
         self.clients = ClientManager(views, places, bus, identity, clock, settings, *shared)
         self._clock = clock
         self._log_topic = LogTopic(settings.name, channel, identity, lambda: messages.flow.is_blocked(LOG))
+        self.clients.take_log = self._log_topic.take
         self._administration = AdminQueue(views, places, bus, identity, clock)
         messages.backlogs_changed = self._listen_to_log
         messages.administration_asked = self._administration.attend

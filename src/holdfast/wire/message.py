@@ -369,6 +369,13 @@ class Publish(Message, frozen=True):
     stages: list[tuple[str, int]]  # name, parts
 
 
+class SessionSuspended(Message, frozen=True):
+    """The message manager of this session has another primary, which does not know what the session holds: resume it, under a new
+    number. What was said to it and is not answered may have been done."""
+
+    KIND = 32
+
+
 class DestinationPressure(Message, frozen=True):
     """A destination this session sends to has reached its high water, or has fallen below its low water again."""
 

@@ -19,12 +19,14 @@ SendPieces = Callable[[str, Sequence[Piece], int], list[Effect]]
 
 
 class LinkedPeers:
-    def __init__(self, endpoint: Endpoint, send: SendPieces, subject: str, subject_of: Callable[[str], str]) -> None:
-        """`subject` is where this side hears; `subject_of` names that of a peer."""
+    def __init__(
+        self, endpoint: Endpoint, send: SendPieces, subject_of: Callable[[str], str], heard_on: Callable[[str], Sequence[str]]
+    ) -> None:
+        """`subject_of` is the subject of a peer; `heard_on` are those on which this side hears what becomes of its link."""
         self._send = send
         self._endpoint = endpoint
-        self._subject = subject
         self._subject_of = subject_of
+        self._heard_on = heard_on
         self._gathered: dict[str, list[bytes]] = {}
         self._parts: dict[str, list[bytes]] = {}
         self._loop = asyncio.get_running_loop()
@@ -72,7 +74,6 @@ class LinkedPeers:
         return [Piece(body[cut : cut + BODY_BYTES_MAX], cut != cuts[-1]) for cut in cuts]
 
     def act(self, effects: Sequence[Effect]) -> None:
-        hear = self._endpoint.local.hand_over
         for each in effects:
             if isinstance(each, Send):
                 self._endpoint.send(each.frame)
@@ -80,14 +81,18 @@ class LinkedPeers:
                 self._take(each.peer, each.piece)
             elif isinstance(each, Made):
                 self.forget(each.peer)
-                hear(self._subject, LinkMade(self._subject_of(each.peer), each.epoch))
+                self._tell(each.peer, LinkMade(self._subject_of(each.peer), each.epoch))
             elif isinstance(each, Lost):
                 self.forget(each.peer)
-                hear(self._subject, LinkEnded(self._subject_of(each.peer), each.why))
+                self._tell(each.peer, LinkEnded(self._subject_of(each.peer), each.why))
             elif isinstance(each, Congested):
-                hear(self._subject, PeerCongested(self._subject_of(each.peer), each.is_congested))
+                self._tell(each.peer, PeerCongested(self._subject_of(each.peer), each.is_congested))
             elif isinstance(each, Deposed):
-                hear(self._subject, NewerEpoch(each.epoch))
+                self._tell("", NewerEpoch(each.epoch))
+
+    def _tell(self, peer: str, message: object) -> None:
+        for subject in self._heard_on(peer):
+            self._endpoint.local.hand_over(subject, message)
 
     def _take(self, peer: str, piece: Piece) -> None:
         if piece.is_part or peer in self._parts:

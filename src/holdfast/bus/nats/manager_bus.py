@@ -30,7 +30,7 @@ class ManagerBus:
         self._epoch = 0
         self._led_here = led_here
         self._led_elsewhere = led_elsewhere
-        self._towards = LinkedPeers(endpoint, self._send, message_manager_subject(name), client_manager_subject)
+        self._towards = LinkedPeers(endpoint, self._send, client_manager_subject, lambda _: (message_manager_subject(name),))
         self._stop_listening: Callable[[], None] = lambda: None
 
     @property
@@ -46,7 +46,7 @@ class ManagerBus:
         return self._towards.is_quiet
 
     def lead(self, epoch: int) -> None:
-        """Its claim of this epoch is applied: it is the primary. The numbers of its links begin anew, so no epoch is led twice."""
+        """Its claim of this epoch is applied: it is the primary. No epoch is led twice: the numbers of its links begin anew."""
         assert epoch > self._epoch, f"epoch {epoch} of {self._name} was led before"
         self.resign()
         self._epoch = epoch

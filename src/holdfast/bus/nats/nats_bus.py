@@ -14,9 +14,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.bus.bus import OnMessage, client_manager_subject, message_manager_subject
+from holdfast.bus.bus import NODES, OnMessage, client_manager_subject, message_manager_subject
 from holdfast.bus.link.client_side import ClientSide
-from holdfast.bus.message import LinkMade
+from holdfast.bus.message import Heartbeat, LinkMade
 from holdfast.bus.message_codec import MessageCodec
 from holdfast.bus.nats.connection import Connection
 from holdfast.bus.nats.endpoint import Endpoint
@@ -36,8 +36,9 @@ class NatsBus:
         self.endpoint = Endpoint(connection, cluster, start, codec)
         self._loop = asyncio.get_running_loop()
         self._managers: dict[str, ManagerBus] = {}
-        self._towards = LinkedPeers(self.endpoint, self.links.send, self.subject, message_manager_subject)
+        self._towards = LinkedPeers(self.endpoint, self.links.send, message_manager_subject, self._heard_on)
         self._stop_listening = connection.subscribe(self.endpoint.subjects.of_client(start), self._hear)
+        self._stop_hearing_nodes = self.endpoint.listen(NODES, self._hear_node)
         self._timer = self._loop.call_later(TICK_S, self._tick)
 
     @property
@@ -93,12 +94,17 @@ class NatsBus:
         self._towards.act(self.links.leave(name, self.endpoint.now_ms()))
         self._towards.forget(name)
         self.endpoint.local.publish(message_manager_subject(name), LinkMade(self.subject, epoch))
-        self.endpoint.local.publish(self.subject, LinkMade(message_manager_subject(name), epoch))
+        for subject in self._heard_on(name):
+            self.endpoint.local.publish(subject, LinkMade(message_manager_subject(name), epoch))
 
     def _led_elsewhere(self, name: str, epoch: int) -> None:
         """It is not primary any more: whoever is one has a newer epoch."""
         self.reach(name)
         self.learn_epoch(name, epoch)
+
+    def _heard_on(self, manager: str) -> tuple[str, str]:
+        """What becomes of a link is heard on the subject of the client manager, and on that of its part for this manager."""
+        return self.subject, f"{self.subject}.{manager}"
 
     # --- what comes, and time ----------------------------------------------------------------------------------------
 
@@ -106,6 +112,12 @@ class NatsBus:
         frame = self.endpoint.read(data)
         if frame is not None:
             self._towards.act(self.links.receive(frame, self.endpoint.now_ms()))
+
+    def _hear_node(self, heartbeat: object) -> None:
+        """A primary is found by its heartbeats, also where nobody has told its claim."""
+        for copy in heartbeat.copies if isinstance(heartbeat, Heartbeat) else ():
+            if copy.is_primary and not self.leads(copy.manager):
+                self.learn_epoch(copy.manager, copy.epoch)
 
     def _tick(self) -> None:
         self._timer = self._loop.call_later(TICK_S, self._tick)
@@ -120,6 +132,7 @@ class NatsBus:
     async def close(self) -> None:
         self._timer.cancel()
         self._stop_listening()
+        self._stop_hearing_nodes()
         for manager in self._managers.values():
             manager.resign()
         await self.endpoint.connection.close()

@@ -14,7 +14,9 @@ _ODD = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class Route(NamedTuple):
-    """Where a subject of the bus leads: to a client manager or message manager by link, to all on NATS, or within the process."""
+    """Where a subject of the bus leads: to a client manager or message manager by link, to all on NATS, or within the process.
+
+    A client manager may have subjects for its parts, behind its start: `client_manager.START.PART`. They share its links."""
 
     kind: str  # "client", "manager", "all" or "local"
     name: str
@@ -22,7 +24,7 @@ class Route(NamedTuple):
 
 def route_of(subject: str) -> Route:
     if subject.startswith(_CLIENT_MANAGER):
-        return Route("client", subject.removeprefix(_CLIENT_MANAGER))
+        return Route("client", subject.removeprefix(_CLIENT_MANAGER).partition(".")[0])
     if subject.startswith(_MESSAGE_MANAGER):
         return Route("manager", subject.removeprefix(_MESSAGE_MANAGER))
     if subject in (CLIENT_MANAGERS, NODES) or subject.startswith(_NODE):

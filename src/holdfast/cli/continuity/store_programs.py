@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli import config_file, help_text
-from holdfast.cli.config_file import Config, PrintConfig
+from holdfast.cli import help_text
 from holdfast.cli.continuity import packages
-from holdfast.cli.continuity.engine import LogLevel
 from holdfast.cli.options import URL_DEFAULT, Url, expanded
+from holdfast.cli.program import opened, program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
 
     from holdfast.continuity.storage.machines.login import Login
     from holdfast.continuity.storage.serving import Tls
-
-START_TRIES = 5
-START_PAUSE_SECONDS = 1.0
 
 StoreName = Annotated[str, typer.Argument(metavar="STORE", help="The name of a file store.")]
 PlaceName = Annotated[str, typer.Argument(metavar="PLACE", help="The name of a place of the store.")]
@@ -133,8 +129,8 @@ def add_to(group: typer.Typer) -> None:
     )(serve)
 
 
+@program
 def place(
-    context: typer.Context,
     store: StoreName,
     name: PlaceName,
     at: At,
@@ -146,12 +142,7 @@ def place(
     tls_key: Key = None,
     tls_ca: PlaceCa = None,
     url: Url = URL_DEFAULT,
-    log_level: LogLevel = "info",
-    config: Config = None,
-    print_config: PrintConfig = False,
 ) -> None:
-    if _has_printed(context, print_config):
-        return
     with packages.needed():
         from holdfast.continuity.storage.serving import serve_place
     from holdfast.node.settings import parse_address
@@ -162,12 +153,11 @@ def place(
             url, store, name, at, listen=parse_address(listen, "--listen"), advertise=advertise, folder=folder, site=site, tls=tls
         ),
         lambda opened: f"place {name} of {store} is open on {opened.address}",
-        log_level,
     )
 
 
+@program
 def serve(
-    context: typer.Context,
     store: StoreName,
     listen: FrontListen = "127.0.0.1:8090",
     place: Here = None,
@@ -180,12 +170,7 @@ def serve(
     places_certificate: PlacesCertificate = None,
     places_key: PlacesKey = None,
     url: Url = URL_DEFAULT,
-    log_level: LogLevel = "info",
-    config: Config = None,
-    print_config: PrintConfig = False,
 ) -> None:
-    if _has_printed(context, print_config):
-        return
     with packages.needed():
         from holdfast.continuity.storage.serving import Tls, serve_all, serve_front
     from holdfast.errors import BadSetting
@@ -204,15 +189,7 @@ def serve(
         return serve_front(url, store, listen=address, tls=tls, places_tls=places_tls, login=login)
 
     protocol = "https" if tls_certificate else "http"
-    _run(made, lambda opened: f"taking requests on {protocol}://{opened.address}", log_level)
-
-
-def _has_printed(context: typer.Context, print_config: bool) -> bool:
-    from holdfast.cli.output import print_line
-
-    if print_config:
-        print_line(config_file.as_toml(context))
-    return print_config
+    _run(made, lambda opened: f"taking requests on {protocol}://{opened.address}")
 
 
 def _places(told: list[str]) -> dict[str, str]:
@@ -250,39 +227,27 @@ def _tls(certificate: Path | None, key: Path | None, authority: Path | None, opt
     return made
 
 
-def _run(made: Callable[[], AbstractAsyncContextManager[Any]], sentence: Callable[[Any], str], log_level: str) -> None:
+def _run(made: Callable[[], AbstractAsyncContextManager[Any]], sentence: Callable[[Any], str]) -> None:
     import holdfast
-    from holdfast.cli.operations import server_log
 
-    server_log.begin(log_level)
     holdfast.run(_until_signal(made, sentence))
 
 
 async def _until_signal(made: Callable[[], AbstractAsyncContextManager[Any]], sentence: Callable[[Any], str]) -> None:
-    """Run until a signal comes. A start that fails because Holdfast is not there yet is tried again, then reported (29)."""
+    """Run until a signal comes."""
     import asyncio
     import contextlib
-    import logging
     import signal
 
     from holdfast.cli.output import print_line
-    from holdfast.errors import Unavailable
 
     end = asyncio.Event()
     for each in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(each, end.set)
     async with contextlib.AsyncExitStack() as parts:
-        for left in range(START_TRIES - 1, -1, -1):
-            try:
-                opened = await parts.enter_async_context(made())
-                break
-            except Unavailable as problem:
-                if not left:
-                    raise
-                logging.getLogger("holdfast.continuity").warning("it cannot start yet, and tries again: %s", problem)
-                await asyncio.sleep(START_PAUSE_SECONDS)
-        print_line(sentence(opened))
-        ending = [asyncio.ensure_future(each) for each in (end.wait(), opened.failed())]
+        part = await opened(lambda: parts.enter_async_context(made()), "it")
+        print_line(sentence(part))
+        ending = [asyncio.ensure_future(each) for each in (end.wait(), part.failed())]
         done, _ = await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
         for task in ending:
             task.cancel()

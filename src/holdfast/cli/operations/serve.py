@@ -6,13 +6,13 @@ import contextlib
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli import config_file, help_text
-from holdfast.cli.config_file import Config, PrintConfig
+from holdfast.cli import help_text
 from holdfast.cli.options import expanded
+from holdfast.cli.program import program
 
 if TYPE_CHECKING:
     from holdfast.cli.programs.child import Children
@@ -152,9 +152,6 @@ RelayFile = Annotated[
         "--relay", metavar="FILE", help="Run the relay of this file beside the server, as `holdfast relay` does.", parser=expanded
     ),
 ]
-LogLevel = Annotated[
-    Literal["debug", "info", "warning", "error"], typer.Option("--log-level", help="The least level that is logged on stderr.")
-]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -176,8 +173,8 @@ def add_to(app: typer.Typer) -> None:
     )(serve)
 
 
+@program
 def serve(
-    context: typer.Context,
     data: Data,
     listen: Listen = LISTEN_DEFAULT,
     journal_size: JournalSize = "4G",
@@ -201,21 +198,12 @@ def serve(
     http_token_file: HttpTokenFile = None,
     actions: ActionsFile = None,
     relay: RelayFile = None,
-    log_level: LogLevel = "info",
-    config: Config = None,
-    print_config: PrintConfig = False,
 ) -> None:
     import holdfast
-    from holdfast.cli.operations import server_log
-    from holdfast.cli.output import print_line
     from holdfast.node.login.security import Security
     from holdfast.node.server import Server, run_until_signal
     from holdfast.node.settings import PORT_DEFAULT, NodeSettings, journal_settings, parse_address, parse_size
 
-    if print_config:
-        print_line(config_file.as_toml(context))
-        return
-    server_log.begin(log_level)
     host, port = parse_address(listen, "--listen", port_default=PORT_DEFAULT)
     settings = NodeSettings(
         name=name,

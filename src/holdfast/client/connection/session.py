@@ -40,6 +40,7 @@ from holdfast.wire.frame import (
     Receipted,
     ReceiverClosed,
     SessionOpened,
+    SessionSuspended,
 )
 
 if TYPE_CHECKING:
@@ -117,6 +118,8 @@ class Session(Questions):
             self._answer(message.token, (message, body))
         elif isinstance(message, Fragment):
             self._answer(message.token, body)
+        elif isinstance(message, SessionSuspended):
+            self.connection.suspended(self)
         elif isinstance(message, DestinationPressure):
             self.producer.note_pressure(message)
         elif isinstance(message, ReceiverClosed):

@@ -63,6 +63,7 @@ class ClientLink:
         self._conversation = Conversation(Role.SERVER, manager.settings.heartbeat_ms)
         self._sessions: dict[int, Session] = {}  # by their numbers on this link
         self._numbers: dict[str, int] = {}
+        self._suspended: set[int] = set()  # numbers of sessions that were, which their clients may not know yet
         self._attached: set[tuple[str, int]] = set()  # receivers that have attached over this link
         self._held_up: dict[str, ManagerLink] = {}  # sessions that are delivered nothing until the link has drained
         self._draining: asyncio.Task[None] | None = None
@@ -116,6 +117,8 @@ class ClientLink:
 
     def _handle(self, got: Frame) -> None:
         message = got.message
+        if got.session in self._suspended:
+            return
         if isinstance(message, frame.Send):
             self._send(got.session, self._session(got.session), message, got.body)
         elif isinstance(message, frame.Part):
@@ -152,15 +155,12 @@ class ClientLink:
             self.say(number, self.failed(message.token, no_such_channel(message.channel, self._manager.managers)))
             return
         if message.resume:
-            self._manager.find_session(
-                message.resume, message.name, target, self, partial(self._open_found, number, message, target)
-            )  # fmt: skip
+            then = partial(self._open_found, number, message, target)
+            self._manager.find_session(message.resume, message.name, target, self, then)
         else:
             self._open_found(number, message, target, None)
 
-    def _open_found(
-        self, number: int, message: frame.OpenSession, target: ManagerLink, found: Session | None
-    ) -> None:  # fmt: skip
+    def _open_found(self, number: int, message: frame.OpenSession, target: ManagerLink, found: Session | None) -> None:
         if self.is_lost:
             return
         if number in self._sessions:
@@ -175,9 +175,8 @@ class ClientLink:
         opened = (session.id, first_id.to_bytes(16, "big"), found is not None, session.channel, target.told_incarnation)
         self.say(number, frame.SessionOpened(message.token, *opened))
         self._manager.flow.tell_again(session.id)
-        pressure = self._manager.pressure
-        if pressure.is_short:
-            self.tell_pressure(pressure)
+        if self._manager.pressure.is_short:
+            self.tell_pressure(self._manager.pressure)
 
     def _send(self, number: int, session: Session, message: frame.Send, body: frame.Buffer) -> None:
         self._manager.busy_wait.came(session.id)
@@ -353,6 +352,12 @@ class ClientLink:
 
     def _with_time(self, heartbeat: frame.Message) -> frame.Message:
         return msgspec.structs.replace(heartbeat, now_ms=self._manager.now_ms())
+
+    def suspend(self, session: str) -> None:
+        """Have the client resume a session. What it says to it before it hears that is dropped."""
+        self._suspended.add(self._numbers[session])
+        self.say(self._numbers[session], frame.SessionSuspended())
+        self.drop_session(session)
 
     def drop_session(self, session: str) -> None:
         """Carry a session no longer: it goes on over another link, or is closed."""

@@ -41,6 +41,7 @@ from holdfast.node.figures import Figures
 from holdfast.node.identity import Identity
 from holdfast.node.login.login import Login, network_of
 from holdfast.node.login.permission import may_receive
+from holdfast.node.logs.log_line import LogLine
 from holdfast.node.logs.notices import STRANGERS_INTERVAL_S, Notices, folded
 from holdfast.node.logs.operator_log import OperatorLog
 from holdfast.node.message_manager_view import MessageManagerView, RememberedSession
@@ -79,6 +80,8 @@ class ClientManager:
         self.bus = bus
         self.login: Login | None = None  # without users, every client is welcome
         self.programs: list[dict[str, Any]] = []  # that run beside the server, for its status
+        # Lines of a program's log, for the topic `_LOG`: whether somebody subscribes to it.
+        self.take_log: Callable[[str, Sequence[LogLine]], bool] = lambda program, lines: False
         self.sessions: dict[str, Session] = {}
         self.links: dict[str, ClientLink] = {}
         self._open: set[ClientLink] = set()
@@ -198,14 +201,26 @@ class ClientManager:
         self._open.discard(link)
         for session in sessions:
             if self.links.get(session.id) is link:
-                del self.links[session.id]
-                session.went_away(self.clock.steady_ms())
-                target = self.managers[session.channel]
-                target.fair_share.drop(session.id)
-                target.tell(LinkDown(session.id))
-                if is_passing(session.id):
-                    self.forget_session(session)
-                    self._give_up(target, session.id)
+                self._left(session)
+
+    def suspend_sessions(self, channel: str) -> None:
+        """Another primary has this channel: it learns what receivers hold, and may be sent, from clients that resume sessions."""
+        for session in [each for each in self.sessions.values() if each.channel == channel]:
+            link = self.links.get(session.id)
+            if link is not None:
+                link.suspend(session.id)
+                self._left(session)
+
+    def _left(self, session: Session) -> None:
+        """No link carries this session any more: its client resumes it in time, unless it was to end with its link."""
+        del self.links[session.id]
+        session.went_away(self.clock.steady_ms())
+        target = self.managers[session.channel]
+        target.fair_share.drop(session.id)
+        target.tell(LinkDown(session.id))
+        if is_passing(session.id):
+            self.forget_session(session)
+            self._give_up(target, session.id)
 
     def forget_session(self, session: Session) -> None:
         self.sessions.pop(session.id, None)

@@ -218,6 +218,10 @@ def _drop_stages(request: Request, asked: arguments.DropStages) -> None:
     request.submit(make, payload=payload)
 
 
+def _log(request: Request, asked: arguments.Log) -> None:
+    request.answered(request.manager.take_log(asked.program, asked.lines))
+
+
 # --- confirming everything before a place --------------------------------------------------------------------------------
 
 
@@ -278,6 +282,7 @@ _IN_STEPS: dict[str, Callable[[Request, Any], None]] = {
     "status": _status,
     "confirm_up_to": _confirm_up_to,
     "drop_stages": _drop_stages,
+    "log": _log,
     "temporary": _create_temporary,
     "delete": _delete,
     "ensure_subscription": _ensure_subscription,

@@ -24,6 +24,7 @@ def test_each_subject_of_the_bus_has_its_own_of_nats() -> None:
     [
         (message_manager_subject("orders"), Route("manager", "orders")),
         (client_manager_subject("01ABC"), Route("client", "01ABC")),
+        (client_manager_subject("01ABC") + ".orders.eu", Route("client", "01ABC")),
         (CLIENT_MANAGERS, Route("all", CLIENT_MANAGERS)),
         (NODES, Route("all", NODES)),
         ("node.n1", Route("all", "node.n1")),
