@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from argon2 import PasswordHasher
 
 import holdfast
 from holdfast.access import users as users_files
+from holdfast.client.connection import lanes
 from holdfast.errors import AccessDenied, BadSetting, HoldfastError, NoSuchDestination, NotAJournal, Refused
 from holdfast.event.position import Ranges
 from holdfast.node.login.login import Login
@@ -234,6 +236,38 @@ async def test_a_subscription_is_read_by_place_in_its_channel(tmp_path: Path) ->
             extent = await reading.extent()
             assert sum([each.events async for each in reading.slices(extent.start, extent.end)]) == extent.events == 100
             assert await reading.confirm_up_to(extent.end) == 100
+
+
+async def test_a_manager_that_stands_still_holds_up_what_is_its_own_and_nothing_else(tmp_path: Path) -> None:
+    async with running(tmp_path, TWO) as server, holdfast.connect(server.url, timeout=2) as client:
+        mine, other = client.queue("first"), client.queue("second")
+        await mine.send(0)
+        assert (await other.send(0)).channel == "m2"
+        await server.node.managers["m2"].stop()
+
+        assert (await other.send(1)).channel == "m2"  # accepted is durable: its manager need not be there
+        async with holdfast.connect(server.url, timeout=0.5) as hasty:
+            with pytest.raises(HoldfastError):
+                await hasty.queue("second").receive().open()
+        await mine.send(1)
+        async with mine.receive() as incoming:
+            assert await taken(incoming, 2) == [0, 1]
+
+
+async def test_places_that_were_forgotten_are_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "KNOWN_MAX", 2)
+    async with running(tmp_path, TWO) as server, holdfast.connect(server.url) as client:
+        before = [(await client.queue(f"q{number}").send(1)).channel for number in range(6)]
+        assert before == ["m1", "m2"] * 3
+        assert before == [(await client.queue(f"q{number}").send(2)).channel for number in range(6)]
+
+
+async def test_a_client_has_as_many_sessions_as_with_one_manager(tmp_path: Path) -> None:
+    async with running(tmp_path, TWO) as server, holdfast.connect(server.url) as client, AsyncExitStack() as stack:
+        sessions = [await stack.enter_async_context(client.session()) for _ in range(200)]
+        for name in ("first", "second"):
+            await asyncio.gather(*(each.queue(name).send(1) for each in sessions))
+        await client.session().open()
 
 
 # --- transactions and stages ---------------------------------------------------------------------------------------------

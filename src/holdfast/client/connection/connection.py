@@ -142,7 +142,7 @@ class Connection:
         """Add a session over the same link, in the place of the one to `resume`. It is ready when the server has opened it: wait
         for that."""
         self.check_open()
-        if len(self.sessions) > SESSIONS_MAX:
+        if sum(not each.is_lane for each in self.sessions) > SESSIONS_MAX:
             raise Refused(f"{SESSIONS_MAX} sessions are open on this client's link; close some, or connect another client")
         made = Session(self, name, self.session.source, confirm, is_resumable, None, channel)
         made.id = resume

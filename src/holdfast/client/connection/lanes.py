@@ -48,10 +48,12 @@ class Lanes:
         if destination in self._places and destination not in self._asking:
             return self.lane(self._places[destination])
         turns = self._asking.setdefault(destination, _Turns())
-        async with turns:  # one asks, and all go on in the order in which they came
-            channel = self._places.get(destination) or await self._ask(destination, is_used)
-        if not turns.count:
-            self._asking.pop(destination, None)
+        try:
+            async with turns:  # one asks, and all go on in the order in which they came
+                channel = self._places.get(destination) or await self._ask(destination, is_used)
+        finally:
+            if not turns.count:
+                self._asking.pop(destination, None)
         return self.lane(channel)
 
     async def _ask(self, destination: str, is_used: bool) -> str:
