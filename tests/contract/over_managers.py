@@ -20,7 +20,7 @@ LONG = frozenset(
 TRANSACTION = "a transaction, or a publication, over two channels is refused until there is a two-phase commit"
 PLACES = "a pattern has positions and places in each channel, and is read by them in one channel at a time"
 ORDER = "positions of two channels are not compared"
-CREDIT = "a credit holds for each channel: one receiver of a pattern may be handed an event of each"
+CREDIT = "a credit is shared by the channels, one event for each at least: a receiver of a pattern may be handed an event of each"
 IDENTITY = "an identity names the incarnation of one channel, and the client tells those of all"
 
 DIFFERENT = {

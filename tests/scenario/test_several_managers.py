@@ -15,7 +15,7 @@ from argon2 import PasswordHasher
 import holdfast
 from holdfast.access import users as users_files
 from holdfast.client.connection import lanes
-from holdfast.errors import AccessDenied, BadSetting, HoldfastError, NoSuchDestination, NotAJournal, Refused
+from holdfast.errors import AccessDenied, BadSetting, HoldfastError, NoSuchDestination, NotAJournal, Refused, TimedOut
 from holdfast.event.position import Ranges
 from holdfast.node.login.login import Login
 from holdfast.node.node import Node
@@ -160,6 +160,19 @@ async def test_a_flood_at_one_manager_does_not_keep_the_events_of_another_waitin
             await quiet.send("here")
             seen = await taken(incoming, 5_001)
             assert seen.index("here") < 4_000
+
+
+async def test_the_receivers_of_a_pattern_share_its_credit(tmp_path: Path) -> None:
+    async with running(tmp_path, TWO) as server, holdfast.connect(server.url) as client:
+        await client.create_subscription("t.*", "pool", shared=True)
+        for number in range(20):
+            await client.topic(f"t.{number}").send(number)
+        async with client.subscribe("t.*", "pool", shared=True, credit=6) as first:
+            await first.next(10)
+            async with client.subscribe("t.*", "pool", shared=True, credit=100) as second:
+                assert len(await taken(second, 14)) == 14  # all but the six that the first has
+                with pytest.raises(TimedOut):
+                    await second.next(0.1)
 
 
 async def test_in_auto_mode_an_event_of_a_pattern_is_confirmed_when_the_next_is_asked_for(tmp_path: Path) -> None:
