@@ -16,7 +16,7 @@ from holdfast.event.position import Ranges
 from holdfast.node.login.login import Login
 from holdfast.node.node import Node
 from holdfast.recorder.recorder import Recorder
-from holdfast.wire.frame import Deliver, Failed, Goodbye, OpenSession, SessionOpened, Settle, Welcome
+from holdfast.wire.frame import CloseSession, Deliver, Failed, Goodbye, OpenSession, SessionOpened, Settle, Welcome
 from tests.raw_client import RawClient
 from tests.running_server import SETTINGS, running, start
 
@@ -89,7 +89,7 @@ def test_names_that_are_none_for_managers_are_refused(managers: tuple[str, ...])
 # --- who knows nothing of channels, and who says the wrong one -----------------------------------------------------------
 
 
-async def test_a_client_of_before_uses_what_is_at_the_first_manager_and_is_refused_the_rest(tmp_path: Path) -> None:
+async def test_a_client_of_before_uses_what_is_at_its_manager_and_is_refused_the_rest(tmp_path: Path) -> None:
     async with running(tmp_path, TWO) as server, holdfast.connect(server.url) as client:
         await client.create_queue("first")
         await client.create_queue("second")
@@ -97,17 +97,32 @@ async def test_a_client_of_before_uses_what_is_at_the_first_manager_and_is_refus
         async with older:
             session = older._opened()
             session.lanes = None  # it does not ask where anything is
+            near, far = ("first", "second") if session.channel == "m1" else ("second", "first")
 
-            assert (await older.queue("first").send(1)).channel == "m1"
-            with pytest.raises(NoSuchDestination, match="not at message manager 'm1' but at 'm2'"):
-                await older.queue("second").send(1)
+            assert (await older.queue(near).send(1)).channel == session.channel
+            with pytest.raises(NoSuchDestination, match=f"not at message manager '{session.channel}' but at"):
+                await older.queue(far).send(1)
+
+
+async def test_clients_are_at_home_at_all_managers_in_turn_and_at_none_that_stands_still(tmp_path: Path) -> None:
+    async def homes(url: str) -> list[str]:
+        found = []
+        for _ in range(4):
+            async with holdfast.connect(url) as client:
+                found.append((await client.temporary_queue()).name.partition("/")[0].removeprefix("_temporary."))
+        return sorted(found)
+
+    async with running(tmp_path, TWO) as server:
+        assert await homes(server.url) == ["m1", "m1", "m2", "m2"]
+        await server.node.managers["m1"].stop()
+        assert await homes(server.url) == ["m2"] * 4
 
 
 async def test_a_session_at_a_manager_that_is_not_there_is_refused(tmp_path: Path) -> None:
     async with running(tmp_path, TWO) as server:
         raw = RawClient(server.node)
         opened = await raw.greet()
-        assert opened.channel == "m1"
+        assert opened.channel in ("m1", "m2")
         assert (await raw.hear(Welcome))[0].channels == ["m1", "m2"]
 
         raw.say(OpenSession(7, channel="m9"), session=2)
@@ -123,6 +138,8 @@ async def test_a_verdict_on_positions_of_another_channel_ends_the_link_and_decid
         await client.queue("q").send("mine")
         raw = RawClient(server.node)
         await raw.greet()
+        await raw.ask(CloseSession)
+        await raw.ask(OpenSession, channel="m1")
         await raw.receive("q")
         (delivered,) = await raw.hear(Deliver)
         assert delivered.channel == "m1"

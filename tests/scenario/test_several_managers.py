@@ -165,7 +165,7 @@ async def test_a_request_is_answered_across_managers(tmp_path: Path) -> None:
         async with other.queue("second").receive() as incoming:
             event = await incoming.next(10)
             assert event.channel == "m2"
-            assert (await event.reply("pong")).channel == "m1"
+            assert (await event.reply("pong")).channel == (event.reply_to or "").partition("/")[0].removeprefix("_temporary.")
             await event.confirm()
         assert (await asking).data == "pong"
 

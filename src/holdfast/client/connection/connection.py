@@ -76,7 +76,7 @@ class Connection:
 
     @property
     def channels(self) -> Sequence[str]:
-        """Those of the server's message managers, the one at home first; none where there is one alone."""
+        """Those of the server's message managers; none where there is one alone."""
         return self._keeper.channels
 
     @property
