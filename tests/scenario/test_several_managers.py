@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -13,7 +14,7 @@ import pytest
 
 import holdfast
 from holdfast.client.connection import lanes
-from holdfast.errors import HoldfastError, Refused, TimedOut
+from holdfast.errors import HoldfastError, Refused, TimedOut, Unreachable
 from tests.contract.places import CuttingProxy
 from tests.running_server import PATIENT, SETTINGS, running
 from tests.waiting import until
@@ -197,6 +198,37 @@ async def test_a_manager_that_stands_still_holds_up_what_is_its_own_and_nothing_
         await mine.send(1)
         async with mine.receive() as incoming:
             assert await taken(incoming, 2) == [0, 1]
+
+
+def other(manager: str) -> str:
+    return next(name for name in TWO.managers if name != manager)
+
+
+@pytest.mark.parametrize("is_home_there", [True, False])
+async def test_a_manager_that_is_away_when_a_link_is_made_again_holds_up_its_own_sessions_and_not_the_link(
+    tmp_path: Path, is_home_there: bool
+) -> None:
+    patient = replace(PATIENT, managers=TWO.managers)
+    async with (
+        running(tmp_path, patient) as server,
+        CuttingProxy(server.port) as proxy,
+        holdfast.connect(proxy.url, timeout=1) as client,
+    ):
+        places = {(await client.queue(name).send(0)).channel: name for name in ("first", "second")}
+        home = client._opened().channel
+        there, away = (home, other(home)) if is_home_there else (other(home), home)
+        await server.node.managers[away].stop()
+        proxy.cut()
+
+        mine, loop = client.queue(places[there]), asyncio.get_running_loop()
+        until_s, sent = loop.time() + 2.5, 0  # more than twice its timeout
+        while loop.time() < until_s or not sent:
+            with contextlib.suppress(Unreachable):
+                await mine.send(1)
+                sent += 1
+        assert proxy.connections == 2
+        with pytest.raises(Unreachable):
+            await client.queue(places[away]).send(1)
 
 
 async def test_places_that_were_forgotten_are_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,8 +57,9 @@ class Lanes:
         return self.lane(channel)
 
     async def _ask(self, destination: str, is_used: bool) -> str:
-        home, asked = self._home, {"name": destination, "is_used": is_used}
-        answer = await home.ask_again(lambda token: Manage(token, "locate", asked), home.connection.timeout)
+        asked = {"name": destination, "is_used": is_used}
+        asker = next((each for each in self.open if each.is_ready), self._home)  # the client manager answers, in any of them
+        answer = await asker.ask_again(lambda token: Manage(token, "locate", asked), asker.connection.timeout)
         if answer["is_placed"]:
             self._places[destination] = answer["channel"]
             if len(self._places) > KNOWN_MAX:
