@@ -198,8 +198,12 @@ def _receiver(
     held = options.get("held")
     holds = None if held is None else holds_of(held)
 
-    def make(lane: Session) -> Receiver:
-        return Receiver(lane, name, kind, subscribed, credit, credit_bytes, timeout, asked, confirm, holds)
+    def make(lane: Session, of: int = 1) -> Receiver:
+        """One of several receivers that share the credit; each has some, so that none stands still."""
+        share = (credit, credit_bytes)
+        if of > 1:
+            share = (None if credit is None else max(1, credit // of), max(1, credit_bytes // of))
+        return Receiver(lane, name, kind, subscribed, *share, timeout, asked, confirm, holds)
 
     return Incoming(session, make, key_of_topic(name, asked.match) if kind == "topic" else name)
 

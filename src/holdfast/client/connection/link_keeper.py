@@ -153,7 +153,8 @@ class LinkKeeper:
         self._compare(welcome)
         self._warn_of_no_users(welcome)
         self._connection.resume_others()
-        await self._connection.session.resume(welcome.window, deadline)
+        if not self.channels:
+            await self._connection.session.resume(welcome.window, deadline)
         if self._was_ready:
             log.info("linked again to %s (%s)", welcome.node, link.peer)
         self._linked()

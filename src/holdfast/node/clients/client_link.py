@@ -150,7 +150,7 @@ class ClientLink:
 
     def _open_session(self, number: int, message: frame.OpenSession) -> None:
         """Resume a session when the channel is replayed, which tells whether it is known; a new one need not wait."""
-        target = self._manager.managers.get(message.channel) if message.channel else self._manager.home
+        target = self._manager.target_of(message)
         if target is None:
             self.say(number, self.failed(message.token, no_such_channel(message.channel, self._manager.managers)))
             return
