@@ -66,13 +66,22 @@ class Destination:
     async def try_send(self, data: Any = None, *, timeout: float | None = None, **fields: Unpack[EventFields]) -> Receipt:
         """As `send`, but do not wait while the destination is at its high water (`events_max`, `bytes_max`): then Blocked at
         once, and nothing is sent."""
+        return await self._begin_send(data, timeout, fields)
+
+    def begin_send(self, data: Any = None, *, timeout: float | None = None, **fields: Unpack[EventFields]) -> Future[Receipt]:
+        """As `try_send`, without waiting: the event is on its way when this returns, and the future is given its receipt, or the
+        error that `try_send` would raise later on. Recipients come first: the server sends the receipt after the event."""
+        return self._begin_send(data, timeout, fields, is_patient=True)
+
+    def _begin_send(self, data: Any, timeout: float | None, fields: EventFields, is_patient: bool = False) -> Future[Receipt]:
         connection = self._session.connection
         if tracing.is_recording():
             fields = cast(EventFields, tracing.carried(data, fields))
         event = prepare(data, fields, connection.server_time.now_ms)
         self._session.check_open()
         checks.same_loop(connection.loop)
-        return await self._session.producer.try_send(self.name, self.KIND, event, checks.seconds(timeout, connection.timeout))
+        allowed = checks.seconds(timeout, connection.timeout)
+        return self._session.producer.try_send(self.name, self.KIND, event, allowed, is_patient)
 
     @property
     def is_blocked(self) -> bool:

@@ -14,7 +14,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -191,12 +191,17 @@ class ClientLink:
             self.say(number, self.failed(message.token, problem))
             return
         began_s = time.perf_counter() if self._manager.figures.is_timing else 0.0
-        receipted = partial(self._receipted, number, session, message.token, began_s)
+        tell = self._receipt_later if message.is_patient else self._receipted
+        receipted = partial(tell, number, session, message.token, began_s)
         told: OnOutcome = receipted
         if self._manager.messages.is_deduplicating(made.destination):
             made = msgspec.structs.replace(made, origin=self._manager.subject)
             told = partial(self._manager.applied_receipts.durable, receipted)
         self._manager.fair_share.submit(session.id, made, payload, told)
+
+    def _receipt_later(self, *receipted: Any) -> None:
+        """Say a receipt in the next turn of the loop: this one delivers."""
+        asyncio.get_running_loop().call_soon(self._receipted, *receipted)
 
     def _receipted(
         self,

@@ -92,6 +92,7 @@ class ClientManager:
         self.figures = figures
         self.bus = bus
         self.login: Login | None = None  # without users, every client is welcome
+        self.local = ""  # the name of the server's local socket
         self.programs: list[dict[str, Any]] = []  # that run beside the server, for its status
         # The subject is new at every start, so that an answer meant for a former life reaches nobody.
         self.subject = f"client_manager.{identifier.to_text(identity.take())}"
