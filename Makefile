@@ -50,9 +50,9 @@ demo-continuity: $(STAMPS)/continuity ## see a service go on while its servers h
 demo-relay: $(STAMPS)/run ## see a branch office behind a thin line: its relay killed, the line cut, nothing lost or twice
 	@$(BIN)/python -m examples.branch_office
 
-# Tests wait for disks and processes more than they compute: two at a time, whatever the machine has.
+# Tests wait for disks and processes more than they compute: three at a time, also on two cores.
 TESTS ?= tests
-WORKERS ?= 2
+WORKERS ?= 3
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 test: $(STAMPS)/dev $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/packages ## show that every promise holds: about twelve minutes on two cores
 	$(PYTEST) --durations=20 $(TESTS)

@@ -42,7 +42,8 @@ class RunningServer:
 
     async def crash(self) -> None:
         """End without a last snapshot or a clean-close mark, as far as one process can: what is durable is what there is."""
-        self.node.messages.is_primary = False  # no last snapshot
+        for each in self.node.managers.values():
+            each.is_primary = False  # no last snapshot
         await self.close()
 
 
@@ -56,7 +57,8 @@ async def start(
     node = await Node.open(data, settings, clock, before_claim)
     listener = await tcp.listen("127.0.0.1", port, node.clients.accept)
     if before_claim is None:
-        await asyncio.wait_for(node.messages.wait_until_primary(), 60)
+        for each in node.managers.values():
+            await asyncio.wait_for(each.wait_until_primary(), 60)
     return RunningServer(node, listener)
 
 

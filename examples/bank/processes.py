@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+from examples.free_port import free_port
 
 DOMAIN = "bank"
 NAMES = ("a", "b")
@@ -31,7 +32,7 @@ class Bank:
         self._folder = folder
         self._names = names
         self._running: dict[str, subprocess.Popen[str]] = {}
-        self.ports = {name: _free_port() for name in names}
+        self.ports = {name: free_port() for name in names}
 
     def __enter__(self) -> Self:
         try:
@@ -58,7 +59,7 @@ class Bank:
 
     def start_server(self, name: str, *options: str) -> None:
         """Start a server on its own port and file; after a kill, too."""
-        port = self.ports.setdefault(name, _free_port())
+        port = self.ports.setdefault(name, free_port())
         program = [sys.executable, "-m", "examples.bank.server", "--port", str(port), *options, "--data"]
         self._start(f"server-{name}", [*program, str(self._folder.resolve() / f"{name}.sqlite")], Path(__file__).parents[2])
 
@@ -114,9 +115,3 @@ class Bank:
 
 def _holdfast(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "holdfast", *arguments]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+from examples.free_port import free_port
+
 RELAY = Path(__file__).parent / "relay.toml"
 START_S_MAX = 30.0
 SMALL = ("--journal-size", "128M", "--segment-size", "4M", "--reserve", "2M", "--session-grace-ms", "1000")
@@ -20,7 +22,7 @@ class Office:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.head, self.berlin = _free_port(), _free_port()
+        self.head, self.berlin = free_port(), free_port()
         text = RELAY.read_text().replace("7400", str(self.head)).replace("7401", str(self.berlin))
         self._relay_file = folder / "relay.toml"
         self._relay_file.write_text(text)
@@ -58,12 +60,6 @@ class Office:
     def _start(self, name: str, *arguments: str) -> None:
         command = [sys.executable, "-m", "holdfast", *arguments]
         self._processes[name] = subprocess.Popen(command, stdout=self._log, stderr=self._log, stdin=subprocess.DEVNULL)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _until_listening(port: int) -> None:

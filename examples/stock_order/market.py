@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import holdfast
+from examples.free_port import free_port
 from holdfast.continuity import register, roll_call
 from holdfast.continuity.domain import Domain
 from holdfast.errors import HoldfastError
@@ -37,7 +38,7 @@ class Market:
     def __init__(self, folder: Path, *, is_traced: bool = True) -> None:
         """`is_traced`: servers are told a `traceparent`, and hand it on; else effects are attributed by turn."""
         self._folder = folder
-        self._ports = dict(zip((*PARTS, "egress-a", "egress-b"), _free_ports(len(PARTS) + 2), strict=True))
+        self._ports = {part: free_port() for part in (*PARTS, "egress-a", "egress-b")}
         self._domain = Domain(name=DOMAIN, tell_server=is_traced, call_timeout=30)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -182,11 +183,3 @@ def _ask(request: urllib.request.Request) -> dict[str, Any]:
     with urllib.request.urlopen(request, timeout=CALL_SECONDS) as answer:
         found: dict[str, Any] = json.loads(answer.read())
         return found
-
-
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports

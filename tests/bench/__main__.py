@@ -21,6 +21,7 @@ from rich.console import Console
 from tests.bench import (
     alert_rules,
     backlog,
+    cluster_channel,
     continuity,
     fairness,
     journal,
@@ -34,6 +35,7 @@ from tests.bench import (
     spark_sinks,
     spark_source,
     stalled,
+    storage,
     throughput,
     transactions,
 )
@@ -82,6 +84,8 @@ def _measure(workshop: Workshop, wanted: set[str]) -> None:
         ("p", continuity),
         ("q", relay),
         ("r", alert_rules),
+        ("s", storage),
+        ("t", cluster_channel),
     ):
         if name in wanted:
             alone.measure(workshop)

@@ -110,6 +110,12 @@ def requests_a_second(port: int, method: str, path: Callable[[int], str], count:
         length = f"content-length: {len(body)}\r\n" if body else ""
         return f"{method} {path(number)} HTTP/1.1\r\nhost: bench\r\n{length}\r\n".encode() + body
 
+    return rate_of(port, next_request, count, clients)
+
+
+def rate_of(port: int, next_request: Callable[[], bytes | None], count: int, clients: int) -> float:
+    """The same for requests of any kind; None is the end of them."""
+
     async def run() -> float:
         begun = time.perf_counter()
         loop = asyncio.get_running_loop()

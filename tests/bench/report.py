@@ -34,6 +34,8 @@ TITLES = {
     "p": "requests through an engine to two servers",
     "q": "events through a relay",
     "r": "rules that do not match",
+    "s": "files through the front of a file store",
+    "t": "the channel on three NATS servers",
 }
 _COLOURS = {"met": "green", "missed": "red", "": ""}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +30,7 @@ class Size(NamedTuple):
     size_bytes: int
     reserve_bytes: int
     upkeep_bytes: int
-    segment_bytes: int  # means something to a journal only
+    segment_bytes: int  # of a journal; the stretches of a stream
 
 
 ROOMY = Size(size_bytes=64 * MIB, reserve_bytes=2 * MIB, upkeep_bytes=2 * MIB, segment_bytes=4 * MIB)
@@ -40,6 +40,10 @@ TIGHT = Size(size_bytes=1 * MIB, reserve_bytes=64 * KIB, upkeep_bytes=64 * KIB, 
 class Kind(Protocol):
     is_synced: bool
 
+    @property
+    def copies(self) -> int:
+        """How many copies a receipt promises."""
+
     async def open(self, size: Size = ROOMY) -> Channel:
         """The same channel each time within one test, where it lasts."""
 
@@ -47,6 +51,7 @@ class Kind(Protocol):
 @dataclass
 class InMemory:
     is_synced = False
+    copies = 1
 
     async def open(self, size: Size = ROOMY) -> Channel:
         return MemoryChannel(MemorySettings(size.size_bytes, size.reserve_bytes, size.upkeep_bytes))
@@ -56,6 +61,7 @@ class InMemory:
 class OnJournal:
     folder: Path
     is_synced = True
+    copies = 1
 
     async def open(self, size: Size = ROOMY) -> Channel:
         settings = JournalSettings(
@@ -70,18 +76,25 @@ class OnJournal:
 
 @dataclass
 class OnJetStream:
-    server: NatsServer
+    """On one server, or on three that hold a copy each."""
+
+    servers: Sequence[NatsServer]
     name: str = field(default_factory=lambda: f"contract-{secrets.token_hex(4)}")
     is_synced = True
 
+    @property
+    def copies(self) -> int:
+        return len(self.servers) // 2 + 1
+
     async def open(self, size: Size = ROOMY) -> Channel:
         settings = JetStreamSettings(
-            servers=(self.server.url,),
-            monitors=(self.server.monitor,),
-            replicas=1,
+            servers=tuple(server.url for server in self.servers),
+            monitors=tuple(server.monitor for server in self.servers),
+            replicas=len(self.servers),
             size_bytes=size.size_bytes,
             reserve_bytes=size.reserve_bytes,
             upkeep_bytes=size.upkeep_bytes,
+            stretch_bytes=size.segment_bytes,
         )
         return await JetStreamChannel.open(self.name, settings)
 

@@ -1,4 +1,4 @@
-"""Fixtures of the contract suites: every kind of channel, and one NATS server for all tests of a run."""
+"""Fixtures of the contract suites: every kind of channel, one NATS server and one cluster of them for all tests of a run."""
 
 from __future__ import annotations
 
@@ -7,8 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.contract import over_managers
 from tests.contract.channels import InMemory, Kind, OnJetStream, OnJournal
-from tests.nats_server import NatsServer
+from tests.nats_server import NatsCluster, NatsServer
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        over_managers.mark(item)
 
 
 @pytest.fixture(scope="session")
@@ -17,19 +24,31 @@ def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer
         yield server
 
 
-@pytest.fixture(params=["memory", "journal", "jetstream"])
-def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
-    """A kind of channel, with a place of its own for this test."""
-    match request.param:
+@pytest.fixture(scope="session")
+def nats_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsCluster]:
+    with NatsCluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+def _kind(name: str, request: pytest.FixtureRequest, folder: Path) -> Kind:
+    match name:
         case "memory":
             return InMemory()
         case "journal":
-            return OnJournal(tmp_path / "journal")
+            return OnJournal(folder / "journal")
+        case "jetstream":
+            return OnJetStream([request.getfixturevalue("nats_server")])
         case _:
-            return OnJetStream(request.getfixturevalue("nats_server"))
+            return OnJetStream(request.getfixturevalue("nats_cluster").servers)
 
 
-@pytest.fixture(params=["journal", "jetstream"])
+@pytest.fixture(params=["memory", "journal", "jetstream", "jetstream-r3"])
+def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
+    """A kind of channel, with a place of its own for this test."""
+    return _kind(request.param, request, tmp_path)
+
+
+@pytest.fixture(params=["journal", "jetstream", "jetstream-r3"])
 def lasting_kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
     """The kinds that outlive their process. A channel in memory does not, by nature."""
-    return OnJournal(tmp_path / "journal") if request.param == "journal" else OnJetStream(request.getfixturevalue("nats_server"))
+    return _kind(request.param, request, tmp_path)

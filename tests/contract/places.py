@@ -18,11 +18,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         yield process
 
 
-@pytest.fixture(params=["memory", "file", "server"])
+@pytest.fixture(params=["memory", "file", "server", "managers"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     match request.param:
         case "memory":
             return "memory:shared"
+        case "managers":  # two message managers in one process (ADR 22)
+            return "memory:managed?managers=2"
         case "file":
             return f"file:{tmp_path / 'events'}{SMALL_QUERY}"
         case _:

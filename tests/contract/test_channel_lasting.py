@@ -101,6 +101,21 @@ async def test_rule_6_a_snapshot_of_entries_that_are_not_durable_is_refused(kind
         assert await channel.load_snapshot() is None
 
 
+async def test_rule_6_a_late_snapshot_with_an_older_entry_is_refused_and_the_newest_stays(kind: Kind) -> None:
+    """Entries up to the newest one may be released: with an older one, replay would be impossible."""
+    async with opened(kind) as channel:
+        await append_all(channel, commands(10))
+        await channel.save_snapshot(9, [b"new state"])
+
+        with pytest.raises(NoSuchPosition, match="the newest is as of entry 9"):
+            await channel.save_snapshot(4, [b"late"])
+
+        await channel.save_snapshot(9, [b"the same state again"])
+        snapshot = await channel.load_snapshot()
+        assert snapshot is not None
+        assert (snapshot.at, b"".join(snapshot.chunks)) == (9, b"the same state again")
+
+
 # --- what lasts -------------------------------------------------------------------------------------------------------
 
 
@@ -161,4 +176,4 @@ def _another(kind: Kind) -> Kind:
     if isinstance(kind, OnJournal):
         return OnJournal(kind.folder.parent / "other")
     assert isinstance(kind, OnJetStream)
-    return OnJetStream(kind.server)
+    return OnJetStream(kind.servers)

@@ -49,18 +49,32 @@ async def test_rule_5_released_space_is_used_again(kind: Kind) -> None:
         assert not channel.pressure.is_short
 
 
-async def test_rule_5_the_oldest_stretch_is_complete_and_holds_the_oldest_entries(kind: Kind) -> None:
-    """Memory and JetStream free entries one by one and have no stretches."""
-    async with opened(kind, TIGHT) as channel:
+async def test_rule_5_the_oldest_stretch_is_complete_and_holds_the_oldest_entries(lasting_kind: Kind) -> None:
+    """A channel in memory frees entries one by one and has no stretches."""
+    async with opened(lasting_kind, TIGHT) as channel:
         await append_all(channel, [bytes(2 * KIB)] * 40)
+        for _ in range(3):
+            stretch = channel.oldest_stretch()
 
-        stretch = channel.oldest_stretch()
-
-        if stretch is not None:
+            assert stretch is not None
             assert channel.first == stretch.first <= stretch.last < 40
+            assert TIGHT.segment_bytes // 2 <= stretch.bytes <= 2 * TIGHT.segment_bytes
             assert stretch.bytes >= (stretch.last - stretch.first + 1) * 2 * KIB
             await channel.release(stretch.last + 1)
             assert channel.first == stretch.last + 1
+
+
+async def test_rule_5_stretches_are_known_again_after_opening_from_a_snapshot(lasting_kind: Kind) -> None:
+    async with opened(lasting_kind, TIGHT) as channel:
+        await append_all(channel, [bytes(2 * KIB)] * 40)
+        stretch = channel.oldest_stretch()
+        await channel.save_snapshot(40, [b"state"])
+
+    async with opened(lasting_kind, TIGHT) as channel:
+        await channel.load_snapshot()
+
+        assert stretch is not None
+        assert channel.oldest_stretch() == stretch
 
 
 async def test_rule_5_a_reader_whose_next_entry_was_released_is_told(kind: Kind) -> None:

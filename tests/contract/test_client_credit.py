@@ -15,6 +15,8 @@ from tests.contract.places import name, server, url
 from tests.server_process import ServerProcess
 from tests.waiting import until, wait_until
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["name", "server", "url"]
 
 JOBS, JOB_S = 200, 0.02

@@ -298,3 +298,16 @@ def test_the_blocking_client_has_sessions_too(url: str, name: str) -> None:
             assert news.next(timeout=10).data == "news"
     with pytest.raises(Closed):
         session.queue(name)
+
+
+async def test_a_session_and_a_client_that_are_closed_twice_at_once_wait_for_each_other_and_not_for_an_answer(
+    url: str, name: str
+) -> None:
+    async with asyncio.timeout(4):  # nobody answers a session that the server has forgotten: that took 5 s
+        client = await holdfast.connect(url).open()
+        session = await client.session().open()
+        await session.queue(name).send("kept")
+        await asyncio.gather(session.close(), session.close())
+        assert (await client.describe(name))["waiting"] == 1
+        session = await client.session().open()
+        await asyncio.gather(session.close(), client.close(), client.close())

@@ -195,7 +195,7 @@ async def test_a_sealed_stage_takes_nothing_more(url: str, name: str) -> None:
         with pytest.raises(Closed, match="sealed"):
             await stage.send(name, 1)
 
-        assert await stage.seal() == made == (name, 0, 0)
+        assert (await stage.seal())[:3] == made[:3] == (name, 0, 0)
         assert await client.publish(name, 0, [made]) == (True, 0, 0)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import holdfast
-from holdfast.errors import Refused, TransactionAborted
+import holdfast.blocking
+from holdfast.errors import Closed, Refused, TransactionAborted
 from tests.contract.places import name, server, url
 
 __all__ = ["name", "server", "url"]
@@ -54,6 +55,41 @@ async def test_a_receiver_of_another_session_cannot_be_demanded(url: str, name: 
     async with holdfast.connect(url) as client, client.session() as other, client.subscribe(name, "marks") as marks:
         with pytest.raises(Refused, match="another session"):
             other.transaction().demand(marks)
+
+
+def test_a_commit_without_a_loop_counts_while_the_receiver_that_it_demands_is_attached(url: str, name: str) -> None:
+    with holdfast.blocking.connect(url) as client, client.subscribe(name, "marks") as marks:
+        with client.transaction() as tx:
+            tx.demand(marks)
+            tx.queue(f"{name}-out").send("counts")
+
+        assert client.describe(f"{name}-out")["waiting"] == 1
+
+
+def test_a_commit_without_a_loop_of_a_program_that_was_replaced_changes_nothing(url: str, name: str) -> None:
+    with holdfast.blocking.connect(url) as client, client.session() as former, client.session() as later:
+        client.ensure_queue(f"{name}-out")
+        marks = former.subscribe(name, "marks").open()
+
+        with pytest.raises(TransactionAborted), former.transaction() as tx:
+            tx.demand(marks)
+            tx.queue(f"{name}-out").send("too late")
+            later.subscribe(name, "marks", take_over=True).open()
+
+        assert client.describe(f"{name}-out")["waiting"] == 0
+
+
+def test_a_receiver_that_is_not_open_or_of_another_session_cannot_be_demanded_without_a_loop(url: str, name: str) -> None:
+    with (
+        holdfast.blocking.connect(url) as client,
+        client.session() as other,
+        client.subscribe(name, "marks") as marks,
+        other.transaction() as tx,
+    ):
+        with pytest.raises(Refused, match="another session"):
+            tx.demand(marks)
+        with pytest.raises(Closed, match="is not open"):
+            tx.demand(client.subscribe(name, "others"))
 
 
 async def test_a_transaction_knows_before_its_commit_where_its_events_will_be(url: str, name: str) -> None:

@@ -23,6 +23,8 @@ from tests.running_server import PATIENT, SETTINGS, RunningServer, running
 from tests.server_process import ServerProcess
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["server"]
 
 MIB = 1 << 20

@@ -15,6 +15,8 @@ import pytest
 
 from tests.server_process import ServerProcess
 
+pytestmark = pytest.mark.slow
+
 TOP = Path(__file__).resolve().parents[2]
 
 

@@ -45,6 +45,7 @@ ACTIONS = "holdfast actions run"
 AT_A_FRONT = {f"holdfast store {each}" for each in ("put", "ls", "get", "rm")}
 SETTLE = "holdfast domain settle"
 RELAY_STATUS = "holdfast relay status"
+RELAY_FORGET = "holdfast relay forget"
 MAKING = {
     "holdfast send",
     "holdfast domain create",
@@ -220,6 +221,9 @@ def test_every_example_in_a_help_text_runs(tmp_path: Path, environment: dict[str
             _run(example, tmp_path / "here", environment)
         elif name == RELAY_STATUS:
             _relay_status(example, tmp_path / "here", environment)
+        elif name == RELAY_FORGET:
+            (tmp_path / "here" / "relay.toml").write_text(RELAY.format(local=environment["HOLDFAST_URL"]))
+            _run(example, tmp_path / "here", environment)
         elif name in ON_SPARK:
             _run(f"{example} --check", tmp_path / "here", environment)
         elif name != BENCH:

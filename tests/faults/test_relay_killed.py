@@ -16,6 +16,8 @@ import signal
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 import holdfast
 from holdfast.client.client import Client
 from holdfast.simulation.checkers.account import Account
@@ -23,6 +25,8 @@ from tests import effort
 from tests.relay_process import RelayProcess
 from tests.server_process import ServerProcess
 from tests.waiting import until
+
+pytestmark = pytest.mark.faults
 
 MODES = ("receipt", "end-to-end", "each")
 SHORT = ["receipt.end-to-end", "end-to-end.receipt", "end-to-end.end-to-end", "each.each"]
@@ -48,6 +52,10 @@ def _routes(place: int) -> str:
 
 def _definition(name: str, place: int, upstream: str, local: str) -> str:
     return f'name = "{name}"\nlocal = "{local}"\n[upstreams.up]\nurl = "{upstream}"\n{_routes(place)}'
+
+
+# What upstream was told, by place and chain.
+Told = dict[tuple[int, str], int]
 
 
 class Chain:
@@ -86,15 +94,21 @@ class Chain:
                 await event.confirm()
                 self.seen[chain] += 1
 
-    async def check_modes(self) -> None:
-        """Upstream was told only what the mode allows. What is upstream is asked first: what is here only grows meanwhile."""
-        for client, following, place in ((self.head, self.mid, 0), (self.mid, self.tail, 1)):
+    async def told(self, *places: int) -> Told:
+        """How many events head (0) and mid (1) were told to be confirmed, by place and chain."""
+        found: Told = {}
+        for place in places:
             for chain in CHAINS:
-                source, target = ((f"h.{chain}", f"m.{chain}.next"), (f"m.{chain}.next", f"t.{chain}.next"))[place]
-                told = await _counts(client, source)
-                here = await _counts(following, target)
-                allowed = here["accepted"] if chain.split(".")[place] == "receipt" else here["confirmed"]
-                assert told["confirmed"] <= allowed, f"{source} was confirmed too early: {told}, {here}"
+                source = (f"h.{chain}", f"m.{chain}.next")[place]
+                found[place, chain] = (await _counts((self.head, self.mid)[place], source))["confirmed"]
+        return found
+
+    async def check_modes(self, told: Told | None = None) -> None:
+        """Upstream was told only what the mode allows. What it was told is asked first: what is here only grows meanwhile."""
+        for (place, chain), confirmed in (told or await self.told(0, 1)).items():
+            here = await _counts((self.mid, self.tail)[place], (f"m.{chain}.next", f"t.{chain}.next")[place])
+            allowed = here["accepted"] if chain.split(".")[place] == "receipt" else here["confirmed"]
+            assert confirmed <= allowed, f"{chain} was confirmed too early at {place}: {confirmed}, {here}"
 
 
 async def _counts(client: Client, topic: str) -> dict[str, int]:
@@ -158,11 +172,19 @@ async def _fault(chain: Chain, relay: RelayProcess, dice: random.Random, *, is_k
 
 
 async def _fault_of_server(chain: Chain, server: ServerProcess, dice: random.Random) -> None:
-    """Kill a server in the middle of its work, and start it again."""
+    """Kill a server in the middle of its work, look what was told above it while it is down, and start it again.
+
+    What upstream was told of must be there when the killed server has read its journal; and an upstream that was killed must not
+    have been told more than is there below it.
+    """
     before = sum(chain.seen.values())
     await until(lambda: sum(chain.seen.values()) > before + dice.randrange(20, 60), "events pass", poll_s=0.002)
     server.kill()
+    alive = [place for place, each in enumerate((chain.head, chain.mid)) if each.url != server.url]
+    told = await chain.told(*alive)
     server.start()
+    told |= await chain.told(*{0, 1}.difference(alive))
+    await chain.check_modes(told)
 
 
 async def _are_subscribed(chain: Chain) -> bool:

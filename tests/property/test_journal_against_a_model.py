@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from holdfast.channel.channel import Purpose
 from holdfast.channel.journal.journal import Journal
 from holdfast.channel.journal.settings import JournalSettings
-from holdfast.errors import Blocked
+from holdfast.errors import Blocked, NoSuchPosition
 from holdfast.simulation.simulated_disk import SimulatedDisk, by_seed
 
 FOLDER = Path("/journal")
@@ -63,6 +63,10 @@ class JournalAgainstAList(RuleBasedStateMachine):
             self.journal.save_snapshot(at, chunks)
         except Blocked:
             return
+        except NoSuchPosition:
+            assert self.snapshot is not None and at < self.snapshot[0], "only an older one is refused"
+            return
+        assert self.snapshot is None or at >= self.snapshot[0]
         self.snapshot = (at, chunks)
 
     @rule(number=st.integers(1, 200))

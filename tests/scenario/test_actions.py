@@ -21,6 +21,8 @@ from holdfast.actions.rules_file import parse
 from tests.server_process import ServerProcess
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def url(request: pytest.FixtureRequest) -> str:

@@ -22,6 +22,8 @@ from holdfast.actions.running.arrangement import Arrangement
 from tests.server_process import ServerProcess
 from tests.waiting import until, wait_until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def url(request: pytest.FixtureRequest) -> str:

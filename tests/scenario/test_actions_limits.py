@@ -238,7 +238,7 @@ async def test_rules_on_queues_and_on_the_log_gather_and_wait_for_absences(tmp_p
             "log",
             topics=["_LOG"],
             selector="logger = 'holdfast.flow'",
-            gather="300ms",
+            gather="2s",
             summary="{count} lines",
             actions=[told.append],
         ),
@@ -255,7 +255,7 @@ async def test_rules_on_queues_and_on_the_log_gather_and_wait_for_absences(tmp_p
             async with at_work(server.url, *rules):
                 for name in "abc":
                     await client.queue(f"small-{name}").send("x")
-                await until(lambda: len(told) >= 3, "the absences and the log are told")
+                await until(lambda: sorted(alert.rule for alert in told) == ["beat", "beat", "log"], "all is told")
 
     beats = sorted((alert.key, alert.reason) for alert in told if alert.rule == "beat")
     assert beats == [("a", "no event for 1 s"), ("b", "no event for 1 s")]

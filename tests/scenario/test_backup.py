@@ -26,6 +26,8 @@ from tests.restoring import backed_up, backup_of, start_restored
 from tests.server_process import SMALL_QUERY, ServerProcess
 from tests.waiting import until, wait_until
 
+pytestmark = pytest.mark.slow
+
 BODY = "x" * 100_000
 KILLED_WHILE_COPYING = """
 import os, signal, sys

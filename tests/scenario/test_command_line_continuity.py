@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +40,30 @@ def test_options_of_tls_that_do_not_belong_together_or_cannot_be_read_are_refuse
 ) -> None:
     assert run(command) == 1
     assert missing in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ([*ENGINE, "--listen", "nonsense"], "--listen"),
+        ([*ENGINE, "--answers", "nonsense"], "--answers"),
+        ([*ENGINE, "--advertise", "foo"], "--advertise"),
+        ([*LISTENER, "--egress", "nonsense"], "--egress"),
+        (["store", "place", "files", "a", "--at", "a", "--listen", "nonsense"], "--listen"),
+        (["store", "place", "files", "a", "--at", "a", "--advertise", "foo"], "--advertise"),
+        (["store", "serve", "files", "--listen", "nonsense"], "--listen"),
+    ],
+)
+def test_text_that_is_no_host_and_port_is_refused_before_anything_is_reached(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: list[str], option: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert run([*command, "--url", f"file:{tmp_path}/events"]) == 1
+
+    assert f"holdfast: {option} " in (told := capsys.readouterr().err)
+    assert "write HOST:PORT" in told
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_listener_that_is_to_ask_a_probe_needs_one(capsys: pytest.CaptureFixture[str]) -> None:

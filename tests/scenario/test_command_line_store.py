@@ -39,11 +39,13 @@ def test_refusals_say_what_to_do_and_leave_no_file(holdfast: Holdfast, front: st
     cases = [
         (["get", "none", str(tmp_path / "out"), "--front", front], 1, "there is no file 'none'"),
         (["get", "none", "-", "--front", "127.0.0.1:1"], 3, "start one with `holdfast store serve`"),
+        (["ls", "--front", "foo:bar"], 1, "write http://HOST:PORT"),
         (["put", str(tmp_path / "none"), "x", "--front", front], 1, "cannot be read"),
         (["status", "none"], 1, "create it with `holdfast store create none"),
         (["create", "one", "--place", "a"], 1, "name more"),
         (["create", "One", "--place", "a", "--place", "b"], 1, "is no name of a file store"),
         (["create", "one", "--place", "a", "--place", "b", "--small-bytes", "99999999"], 1, "small_bytes"),
+        (["create", "one", "--place", "a", "--place", "b", "--lag-bytes", "much"], 1, "--lag-bytes 'much' is not a size"),
         (["place", "none", "a", "--at", str(tmp_path / "a")], 1, "there is no file store 'none'"),
         (["place", "none", "a", "--at", "memory://x"], 1, "--folder"),
         (["place", "none", "a", "--at", "x", "--tls-certificate", "x.pem"], 1, "--tls-ca"),
@@ -69,6 +71,8 @@ def test_a_store_is_created_listed_looked_at_and_deleted(holdfast: Holdfast) -> 
         [("a", "silent"), ("b", "silent")],
     )
     assert holdfast("store", "drop", "files", "b").out == "dropped place 'b' of 'files'\n"
-    assert holdfast("store", "drop", "files", "b").out == "there was no place 'b' of 'files'\n"
+    again = holdfast("store", "drop", "files", "b")
+    assert (again.code, again.out) == (1, "") and "file store 'files' has no place 'b'" in again.err
+    assert holdfast("store", "drop", "files", "b", "--if-exists").out == "there was no place 'b' of 'files'\n"
     assert holdfast("store", "delete", "files").code == 0
     assert holdfast("store", "list", "--json").json() == []

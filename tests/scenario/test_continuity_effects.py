@@ -26,6 +26,8 @@ from tests.exchange import OpenExchange, carrying, open_exchange
 from tests.listening import running
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 _numbers = itertools.count()
 
 

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.continuity import request
 from holdfast.continuity.domain import Domain
 from holdfast.continuity.listener import listener as listeners
 from tests.asking_engine import AskingEngine, asking_engine
-from tests.listening import OK, listening
+from tests.listening import OK, Account, listening
 from tests.raw_http_server import RawHttpServer, raw_http_server
 from tests.waiting import until
 
@@ -98,6 +99,29 @@ async def test_a_rebuilt_server_does_not_call_again_what_was_skipped(
         await engine.answer(await engine.send("/c"))
 
     assert targets(server) == ["/a", "/poison", "/poison", *["/b"] * 5, "/a", *["/b"] * 5, "/c"]
+
+
+async def test_an_answer_of_another_server_that_was_given_far_behind_the_request_is_found(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It cannot have the request skipped, and its window is full: only by looking ahead it learns that it is to be rebuilt."""
+    monkeypatch.setattr(listeners, "WINDOW", 8)
+    async with (
+        asking_engine(url, Domain(name="shop")) as engine,
+        mortal_server() as server,
+        listening(url, server.url, tmp_path / "one") as listener,
+        listening(url, Account(), tmp_path / "two", server="two"),
+    ):
+        await engine.until_current("one", "two")
+        topic = engine.client.topic(engine.domain.requests)
+        await engine.send("/poison", key="k")
+        numbers = [await engine.send("/a") for _ in range(30)]
+        await topic.send({"given": "nothing"}, type=request.GIVEN)
+        await topic.send({"given": [["other", "two", "00" * 16], ["k", "two", "00" * 16]]}, type=request.GIVEN)
+        await engine.answer(numbers[-1], "two")
+
+        await until(lambda: listener.requests.needs_rebuild, "it is to be rebuilt")
+        assert "which another has answered" in listener.requests.needs_rebuild
 
 
 async def test_a_skip_that_stands_far_behind_its_request_is_found(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,8 @@ from tests.bank_branch import branch
 from tests.bank_process import BankProcess
 from tests.listening import Account, listening, running
 from tests.waiting import until
+
+pytestmark = pytest.mark.slow
 
 _numbers = itertools.count()
 
@@ -108,7 +111,13 @@ async def test_a_server_that_must_be_rebuilt_and_cannot_be_is_told_with_what_to_
         await domain.deposit(1)
 
         await until(lambda: domain.member("b", seen_by="a") == "behind", "all know that b is behind")
-        told = await domain_status.ask(domain.engine.client, "bank")
+        told: dict[str, Any] = {}
+
+        async def is_told() -> bool:  # a listener may be too late to be in one status
+            told.update(await domain_status.ask(domain.engine.client, "bank"))
+            return any("must be rebuilt" in each for each in told["attention"])
+
+        await until(is_told, "the status says it")
         await domain.deposit(5)
 
     (sentence,) = [each for each in told["attention"] if "must be rebuilt" in each]

@@ -20,6 +20,8 @@ from tests.exchange import OpenExchange, carrying, open_exchange
 from tests.listening import listening
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 _numbers = itertools.count()
 ORDERS = (EffectRule(name="exchange", path="/buy", header="X-Order"),)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
@@ -290,6 +291,14 @@ async def test_a_server_that_is_not_current_any_more_closes_its_sockets(url: str
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def _no_errors(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Whatever happens to a WebSocket here is ordinary: no log of engine or listener has an error about it."""
+    yield
+    told = [each for each in caplog.get_records("call") if each.levelno >= logging.ERROR and each.name != "websockets.server"]
+    assert [each.getMessage() for each in told] == []
 
 
 async def _refused(passed: Servers, target: str = "/live/prices") -> InvalidStatus:

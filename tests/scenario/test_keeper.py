@@ -4,6 +4,8 @@ no delivery is counted for events that are kept elsewhere."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -11,14 +13,17 @@ import pytest
 
 import holdfast
 from holdfast.client.receiving.incoming import Incoming
+from holdfast.client.receiving.received_event import ReceivedEvent
 from holdfast.destination.state.receivers import Session
-from holdfast.errors import Detached
+from holdfast.errors import Detached, Unreachable
 from holdfast.event.position import Ranges
 from tests.contract.places import CuttingProxy
 from tests.restoring import backed_up, start_restored
 from tests.running_server import SETTINGS, running, start
 from tests.server_process import ServerProcess
 from tests.waiting import until
+
+pytestmark = pytest.mark.slow
 
 
 def at(*positions: int) -> Ranges:
@@ -31,6 +36,11 @@ def is_without(sessions: dict[str, Session], session: str) -> bool:
 
 def is_cut_off(client: holdfast.Client) -> bool:
     return not client.is_linked
+
+
+async def take_into(found: list[ReceivedEvent], incoming: Incoming) -> None:
+    async for event in incoming:
+        found.append(event)
 
 
 async def kept(incoming: Incoming, count: int) -> list[int]:
@@ -62,6 +72,53 @@ async def test_a_line_cut_for_longer_than_every_grace_sends_again_only_what_is_n
             assert incoming.confirm(at(*positions)) == at(*positions)
             await incoming.settled()
         assert (await other.outcomes("orders", at(*positions))).confirmed == at(*positions)
+
+
+async def test_a_keeper_of_a_queue_goes_on_with_the_session_of_the_process_before_it_and_others_get_nothing_it_kept(
+    tmp_path: Path,
+) -> None:
+    patient = replace(SETTINGS, session_grace_ms=3_600_000)
+    async with running(tmp_path / "data", patient) as server, holdfast.connect(server.url) as other:
+        await other.create_queue("orders", redelivery_limit=1)
+        positions = [(await other.queue("orders").send(number)).position for number in range(6)]
+        with contextlib.suppress(Unreachable):  # the dead one is not closed in good order
+            async with (
+                CuttingProxy(server.port) as proxy,
+                holdfast.connect(proxy.url, timeout=0.2) as dead,
+                dead.session() as session,
+                session.queue("orders").receive(held=()) as incoming,
+            ):
+                await kept(incoming, 4)
+                former = session.id
+                proxy.is_refusing = True
+                proxy.cut()
+                async with (
+                    other.queue("orders").receive() as competing,
+                    holdfast.connect(server.url) as relay,
+                    relay.session(resume=former) as again,
+                    again.queue("orders").receive(held=at(*positions[:4])) as resumed,
+                ):
+                    assert (again.id, resumed.lost) == (former, Ranges())
+                    rest: list[ReceivedEvent] = []
+                    async with asyncio.TaskGroup() as group:
+                        tasks = [group.create_task(take_into(rest, each)) for each in (competing, resumed)]
+                        await until(lambda: len(rest) >= 2, "what was not kept has come again")
+                        for task in tasks:
+                            task.cancel()
+                    assert sorted(each.position for each in rest) == positions[4:]
+                    assert {each.deliveries for each in rest} == {0}, "nothing of it counts as a delivery"
+                    resumed.confirm(at(*positions[:4]))
+                    await resumed.settled()
+        assert (await other.outcomes("orders", at(*positions[:4]))).confirmed == at(*positions[:4])
+
+
+async def test_a_session_that_the_server_does_not_know_is_a_new_one(tmp_path: Path) -> None:
+    async with running(tmp_path / "data", SETTINGS) as server, holdfast.connect(server.url) as client:
+        async with client.session() as session:
+            former = session.id
+        async with client.session(resume=former) as again:
+            assert again.id != former
+            await again.queue("orders").send(1)
 
 
 async def test_a_keeper_that_was_killed_comes_back_holding_what_it_kept_however_often(tmp_path: Path) -> None:

@@ -116,6 +116,6 @@ async def test_sessions_that_did_not_come_back_are_given_up() -> None:
         first.cut()
         del node.clients.sessions[first.session]
 
-        node.clients.give_up_unclaimed()
+        node.clients.give_up_unclaimed("")
 
         await until(lambda: first.session not in node.messages.directory.sessions(), "it is detached")

@@ -20,6 +20,8 @@ from tests import effort
 from tests.server_process import ServerProcess
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 KILLS = effort.rounds(short=3, long=12)
 RECORD_FOR_EVER = """
 import sys

@@ -20,6 +20,8 @@ from tests.running_server import running
 from tests.server_process import ServerProcess
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("mode", ["receipt", "end-to-end"])
 async def test_a_route_that_changes_keeps_what_waits_and_passes_nothing_twice(tmp_path: Path, mode: str) -> None:
@@ -216,3 +218,25 @@ async def test_a_local_journal_that_cannot_be_reached_ends_the_start(tmp_path: P
 
 def test_errors_of_the_relay_are_of_the_family_that_nobody_repeats() -> None:
     assert Restored.family == "refused"
+
+
+async def test_a_route_by_regular_expression_passes_what_matches_and_keeps_what_waits_when_it_changes(tmp_path: Path) -> None:
+    async with a_pair(tmp_path) as pair:
+        await pair.at_berlin.ensure_subscription("alerts.*", "pager")
+        before, after = route(regex=r"alerts\.(eu|us)"), route(regex=r"alerts\.(us|asia)")
+        async with relaying(defined(pair.head.url, pair.berlin.url, alerts=before)) as relay:
+            await draws(relay, "alerts")
+            for where in ("eu", "asia"):
+                await pair.at_head.topic(f"alerts.{where}").send(f"first {where}")
+            assert await confirm_all(pair.at_berlin, "alerts.*", "pager", 1) == ["first eu"]
+            await upstream_empty(pair.at_head)
+        for where in ("eu", "us", "asia"):
+            await pair.at_head.topic(f"alerts.{where}").send(f"waits {where}")
+
+        async with relaying(defined(pair.head.url, pair.berlin.url, alerts=after)) as relay:
+            await draws(relay, "alerts")
+            await pair.at_head.topic("alerts.asia").send("last")
+
+            assert await confirm_all(pair.at_berlin, "alerts.*", "pager", 3) == ["waits eu", "waits us", "last"]
+            await upstream_empty(pair.at_head)
+            await marks_gone(pair.at_berlin)

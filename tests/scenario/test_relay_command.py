@@ -10,11 +10,15 @@ import sys
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 import holdfast.blocking
 from holdfast.relay.metrics import METRICS, PREFIX
 from tests.relay_process import RelayProcess
 from tests.server_process import ServerProcess, free_port
 from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -62,6 +66,8 @@ def test_a_relay_tells_how_it_fares_and_ends_in_good_order(tmp_path: Path) -> No
         wait_until(lambda: told().get("confirmed") == 10, "upstream has applied the confirms")
 
         assert relay.stop() == 0
+        gone = run("relay", "forget", "--config", str(relay.file), "--all", "--json")
+        assert (gone.returncode, gone.stdout) == (0, '{"route":"orders","lost":0}\n')
         away = run("relay", "status", "--config", str(relay.file), "--timeout", "1")
         assert (away.returncode, "does not run" in away.stderr) == (3, True)
 

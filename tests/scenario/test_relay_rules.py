@@ -81,7 +81,7 @@ async def test_a_rate_holds_a_route_back_and_no_other(tmp_path: Path) -> None:
     async with a_pair(tmp_path) as pair:
         for topic in ("slow", "quick"):
             await pair.at_berlin.ensure_subscription(topic, "pager")
-        slow, quick = route(topic="slow", rate=20), route(topic="quick")
+        slow, quick = route(topic="slow", rate=2), route(topic="quick")
 
         async with relaying(defined(pair.head.url, pair.berlin.url, slow=slow, quick=quick)) as relay:
             await draws(relay, "slow", "quick")
@@ -91,7 +91,7 @@ async def test_a_rate_holds_a_route_back_and_no_other(tmp_path: Path) -> None:
             await until(lambda: of(relay, "quick")["confirmed"] == 1000, "the quick route is done")
 
             assert of(relay, "slow")["appended"] < 60
-            await until(lambda: "rate of 20" in of(relay, "slow")["held_back"], "the slow route says what holds it back")
+            await until(lambda: "rate of 2 " in of(relay, "slow")["held_back"], "the slow route says what holds it back")
 
 
 async def test_a_full_destination_holds_its_route_back_and_no_other(tmp_path: Path) -> None:
@@ -141,6 +141,27 @@ async def test_two_relays_that_face_each_other_pass_each_event_once_and_do_not_w
 
             assert sorted(found[0]) == sorted(found[1]) == sorted(f"{at} {n}" for at in ("head", "berlin") for n in range(100))
             assert of(one, "alerts")["received"] == of(other, "alerts")["received"] == 100
+
+
+async def test_two_relays_that_face_each_other_with_all_topics_pass_nothing_of_each_other(tmp_path: Path) -> None:
+    async with a_pair(tmp_path) as pair:
+        for client in (pair.at_head, pair.at_berlin):
+            await client.ensure_subscription("alerts", "people")
+        there = defined(pair.head.url, pair.berlin.url, name="berlin", all=route(topic="**"))
+        back = defined(pair.berlin.url, pair.head.url, name="head", all=route(topic="**"))
+
+        async with relaying(there) as one, relaying(back) as other:
+            await asyncio.gather(draws(one, "all"), draws(other, "all"))
+            await pair.at_head.topic("alerts").send("from head")
+            await pair.at_berlin.topic("alerts").send("from berlin")
+            found = await asyncio.gather(
+                confirm_all(pair.at_head, "alerts", "people", 2), confirm_all(pair.at_berlin, "alerts", "people", 2)
+            )
+            await pair.at_head.topic("relay.berlin.ask").send({})
+            await until(lambda: all(of(each, "all")["looped"] for each in (one, other)), "topics of relays are left out")
+
+            assert sorted(found[0]) == sorted(found[1]) == ["from berlin", "from head"]
+            assert of(one, "all")["appended"] == of(other, "all")["appended"] == 1, "a mark would make a mark, for ever"
 
 
 async def test_a_relay_that_only_faces_another_one_has_no_recipient(tmp_path: Path) -> None:

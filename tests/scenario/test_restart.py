@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -71,10 +72,21 @@ async def test_what_is_replayed_after_a_crash_stays_short_while_nobody_confirms(
     monkeypatch.setattr(upkeep, "SNAPSHOT_ENTRIES", 100)
     before = await start(tmp_path / "data")
     fetched: list[object] = []
-    monkeypatch.setattr(before.node.messages.channel, "fetch", fetched.append)
+    channel = before.node.messages.channel
+    monkeypatch.setattr(channel, "fetch", fetched.append)
+    saving, save = 0, channel.save_snapshot
+
+    async def count_while_saving(at: int, chunks: Iterable[bytes]) -> None:
+        nonlocal saving
+        saving += 1
+        await save(at, chunks)
+        saving -= 1
+
+    monkeypatch.setattr(channel, "save_snapshot", count_while_saving)
     async with holdfast.connect(before.url) as client:
         for number in range(1000):
             await client.queue("orders").send(number)
+            await until(lambda: not saving, "the snapshot is saved")  # as a disk that is quick enough does it
         await before.crash()
     assert fetched == []  # nothing of what everybody still needs is read to be carried
 

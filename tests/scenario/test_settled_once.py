@@ -275,7 +275,7 @@ async def test_in_the_blocking_client_too(tmp_path: Path) -> None:
             with holdfast.blocking.connect(proxy.url) as client, client.queue("q").receive(credit=100) as incoming:
                 client.queue("q").send_many(range(10))
                 first = incoming.next(timeout=10)
-                asyncio.run_coroutine_threadsafe(meanwhile(first.position, incoming._receiver), loop).result(20)
+                asyncio.run_coroutine_threadsafe(meanwhile(first.position, incoming._opened()), loop).result(20)
                 rest = [incoming.next(timeout=10) for _ in range(6)]
                 with pytest.raises(TimedOut):
                     incoming.next(timeout=0.05)

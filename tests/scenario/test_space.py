@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import holdfast
 from tests.running_server import SMALL, running
+
+pytestmark = pytest.mark.slow
 
 BODY = b"x" * 2000
 

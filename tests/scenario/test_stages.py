@@ -22,6 +22,8 @@ from tests.protected_server import ProtectedServer
 from tests.running_server import PATIENT, SETTINGS, RunningServer, running, start
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 IDLE_MS = 300
 HEAD = encode_head(Head(time_us=1, datacontenttype=BINARY))
 PAD = bytes(9_000)

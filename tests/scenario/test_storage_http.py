@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
 from collections.abc import AsyncIterator
@@ -9,9 +10,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 import httpx
+import pytest
 
+from holdfast.cli.main import run
 from holdfast.continuity.storage.place.objects import CHUNK
 from holdfast.continuity.storage.serving import serve_front
+from holdfast.continuity.storage.write import Put
 from tests.storing import storing
 
 LARGE = secrets.token_bytes(2 * CHUNK + 99)
@@ -33,6 +37,17 @@ async def test_a_file_is_put_looked_at_read_in_parts_and_deleted(tmp_path: Path)
         assert (await http.delete("/r/größe.bin")).status_code == 204
         assert (await http.delete("/r/größe.bin")).status_code == 404
         assert (await http.get("/r/größe.bin")).status_code == 404
+
+
+async def test_a_body_in_an_unknown_coding_is_refused_and_nothing_is_put(tmp_path: Path) -> None:
+    async with storing(tmp_path, "a", "b") as files, httpx.AsyncClient(base_url=f"http://{files.front}") as http:
+        reader, writer = await asyncio.open_connection(*files.front.split(":"))  # httpx sends no such request
+        writer.write(b"PUT /x HTTP/1.1\r\nhost: x\r\ntransfer-encoding: gzip, chunked\r\n\r\n1\r\na\r\n0\r\n\r\n")
+
+        assert (await reader.readline()).startswith(b"HTTP/1.1 501 ")
+        assert b"gzip, chunked is not understood" in await reader.readuntil(b"or chunked\n")
+        writer.close()
+        assert (await http.get("/x")).status_code == 404
 
 
 async def test_ranges_are_206_and_416_and_a_range_of_another_file_gives_the_whole(tmp_path: Path) -> None:
@@ -122,6 +137,37 @@ async def test_too_few_places_are_503_before_the_body_is_taken_and_another_front
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
         assert "1 of 2 places" in refused.text
         assert (await http.get("/x")).content == b"19"
+
+
+@pytest.mark.parametrize("name", ["a%0Ab", "a%0D", "d/%00", "%1B[2J", "a%E2%80%A8b", "a%C2%85b"])
+async def test_a_new_name_with_a_line_break_or_control_character_is_refused(tmp_path: Path, name: str) -> None:
+    async with storing(tmp_path, "a", "b") as files, httpx.AsyncClient(base_url=f"http://{files.front}") as http:
+        await http.put("/x", content=b"x")
+        refused = [
+            await http.put(f"/{name}", content=b"y"),
+            await http.request("MOVE", "/x", headers={"destination": f"/{name}"}),
+        ]
+
+        assert [each.status_code for each in refused] == [400, 400]
+        assert all("is no name of a" in each.text and len(each.text.splitlines()) == 1 for each in refused)
+        assert [each["name"] for each in (await http.get("/")).json()["files"]] == ["x"]
+
+
+async def test_a_name_with_a_line_break_from_an_earlier_release_can_be_listed_read_moved_and_deleted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with storing(tmp_path, "a", "b") as files, httpx.AsyncClient(base_url=f"http://{files.front}") as http:
+        for name in ("old\n1", "old\n2"):
+            await files.store._write(Put(name, hashlib.sha256(b"x").hexdigest(), 1, b"x"))
+
+        listed = await asyncio.to_thread(run, ["store", "ls", "--front", f"http://{files.front}"])
+        assert (listed, len(lines := capsys.readouterr().out.splitlines())) == (0, 3)
+        assert [line.split()[0] for line in lines[1:]] == [r"'old\n1'", r"'old\n2'"]
+        assert [each["name"] for each in (await http.get("/")).json()["files"]] == ["old\n1", "old\n2"]
+        assert (await http.get("/old%0A1")).content == b"x"
+        assert (await http.request("MOVE", "/old%0A1", headers={"destination": "/new"})).status_code == 204
+        assert (await http.delete("/old%0A2")).status_code == 204
+        assert [each["name"] for each in (await http.get("/")).json()["files"]] == ["new"]
 
 
 async def test_a_name_that_is_no_utf8_is_refused_in_words_also_as_the_destination_of_a_move(tmp_path: Path) -> None:

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from holdfast.continuity.domain import LagLimit
 from holdfast.continuity.errors import FileDiffers, NoSuchFile, NotTaken
 from holdfast.continuity.storage import definition as register
+from holdfast.continuity.storage import store_status
 from holdfast.continuity.storage.place.objects import CHUNK
 from holdfast.continuity.storage.place.shelf import key_of
 from holdfast.continuity.storage.place_link import PlaceLinks
@@ -20,6 +22,8 @@ from holdfast.continuity.storage.serving import serve_place
 from holdfast.errors import BadSetting, SubscriptionInUse
 from tests.storing import Storing, read, storing
 from tests.waiting import until
+
+pytestmark = pytest.mark.slow
 
 LARGE = secrets.token_bytes(3 * CHUNK + 5)
 
@@ -283,6 +287,48 @@ async def test_a_place_that_is_dropped_holds_nothing_back_and_copies_when_it_com
         await files.until_current("a", "b", "c")
 
         assert await files.bytes_at("c") == {"x": b"1"}
+
+
+FEW = LagLimit(events=5, bytes=0, seconds=0)
+
+
+async def test_a_place_that_is_away_and_lags_too_far_is_dropped_and_copies_when_it_comes_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with storing(tmp_path, "a", "b", "c", lag_max=FEW) as files, holdfast.connect(files.url) as client:
+        await files.end("c")
+        for number in range(5):
+            await files.store.put(f"{number}", b"1")
+        await files.store.put("last", b"1")
+        await until(lambda: _state_of(client, "c", "dropped"), "c is dropped")
+
+        assert sum("place c of files is dropped: it is 6 events behind" in each.getMessage() for each in caplog.records) == 1
+        await files.begin("c")
+        await files.until_current("a", "b", "c")
+        await files.until_equal()
+        assert len(await files.bytes_at("c")) == 6
+
+
+async def test_a_place_is_not_dropped_while_too_few_others_are_current(tmp_path: Path) -> None:
+    async with storing(tmp_path, "a", "b", "c", lag_max=FEW) as files, holdfast.connect(files.url) as client:
+        for name in ("b", "c"):
+            await files.end(name)
+        await files.until_current("a")
+        for _ in range(10):
+            await client.topic(files.store.definition.writes).send("counted, and nothing else")
+        a = files.places["a"]
+        for _ in range(3):  # it has looked, and has done what it does then
+            before = a._contact
+            await until(lambda before=before: a._contact > before, "a looks again")  # type: ignore[misc]
+        assert await _state_of(client, "c", "silent")
+
+        await files.begin("b")
+        await until(lambda: _state_of(client, "c", "dropped"), "c is dropped, with two others current")
+
+
+async def _state_of(client: holdfast.Client, place: str, state: str) -> bool:
+    told = await store_status.ask(client, "files")
+    return any((each["place"], each["state"]) == (place, state) for each in told["places"])
 
 
 async def test_a_place_whose_name_another_process_takes_ends_and_says_so(tmp_path: Path) -> None:

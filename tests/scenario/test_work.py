@@ -16,6 +16,8 @@ from tests.scenario.work_process import PROGRAM, has, lines, send, working
 from tests.server_process import ServerProcess
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 FAILS_TWICE = """
 @worker.on_start
 def fail():

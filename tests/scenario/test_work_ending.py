@@ -14,6 +14,8 @@ from tests.scenario.work_process import PROGRAM, has, lines, send, working
 from tests.server_process import ServerProcess
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 STARTS_SLOWLY = """
 @worker.on_start
 async def wait():

@@ -8,11 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import holdfast.blocking
 from tests.scenario.test_work import server
 from tests.scenario.work_process import PROGRAM, has, lines, send, working
 from tests.server_process import ServerProcess
 from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
 
 __all__ = ["server"]
 

@@ -21,7 +21,10 @@ NAMES_SAYING_NOTHING = {"utils", "util", "helpers", "helper", "common", "misc", 
 UNFINISHED = re.compile("|".join((r"\bTO" + r"DO\b", r"\bFIX" + r"ME\b", r"\bX" + r"XX\b")))  # in pieces, or it would find itself
 # Where a neighbour's words are spoken, at the edge to it.
 FOREIGN_WORDS = {SOURCE / "channel" / "jetstream": {"ack", "consumer", "leader"}}
-MACHINES = [SOURCE / "destination", SOURCE / "session", SOURCE / "access", *SOURCE.glob("**/machines")]
+MACHINES = [
+    *(SOURCE / name for name in ("destination", "session", "access", "cluster", "bus/link")),
+    *SOURCE.glob("**/machines"),
+]
 OUTSIDE_WORLD = {"time", "random", "os", "asyncio", "socket", "threading", "secrets", "datetime", "pathlib", "uuid"}
 
 
@@ -141,6 +144,17 @@ def test_every_line_of_continuity_names_tests_that_are_there() -> None:
     named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", text)
 
     assert [int(number) for number, _ in lines] == list(range(1, 36))
+    assert [f"{file}::{name}" for file, name in named if f"def {name}(" not in (TOP / file).read_text()] == []
+
+
+def test_every_line_of_relays_and_actions_names_tests_that_are_there() -> None:
+    text = (TOP / "docs" / "promises.md").read_text().partition("## Relays and actions, line by line")[2]
+
+    lines = re.findall(r"^\| \(R(\d+)\) \| .+? \| (`tests/.+`) \|$", text, re.MULTILINE)
+    named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", text)
+
+    assert [int(number) for number, _ in lines] == list(range(1, len(lines) + 1))
+    assert len(lines) == len(re.findall(r"^\| \(R", text, re.MULTILINE)) > 20
     assert [f"{file}::{name}" for file, name in named if f"def {name}(" not in (TOP / file).read_text()] == []
 
 

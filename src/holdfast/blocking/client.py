@@ -81,9 +81,9 @@ class Client(SessionMethods):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def session(self, confirm: ConfirmMode = "event", *, name: str = "") -> ClientSession:
+    def session(self, confirm: ConfirmMode = "event", *, name: str = "", resume: str = "") -> ClientSession:
         """A session beside the client's own, over the same link: `with client.session(confirm="client") as session: …`."""
-        return ClientSession(self._background, self._twin.session(confirm, name=name))
+        return ClientSession(self._background, self._twin.session(confirm, name=name, resume=resume))
 
     def reading(self, destination: str, subscription: str = "", **options: Unpack[ReadingOptions]) -> Reading:
         """A subscription, or a queue, read by place. Options: `ReadingOptions`."""
@@ -98,6 +98,7 @@ class Client(SessionMethods):
     purge = waiting_for(AsyncClient.purge)
     empty = waiting_for(AsyncClient.empty)
     destinations = waiting_for(AsyncClient.destinations)
+    log_lines = waiting_for(AsyncClient.log_lines)
     describe = waiting_for(AsyncClient.describe)
     create_subscription = waiting_for(AsyncClient.create_subscription)
     ensure_subscription = waiting_for(AsyncClient.ensure_subscription)

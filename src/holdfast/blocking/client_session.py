@@ -67,6 +67,11 @@ class ClientSession(SessionMethods):
     def name(self) -> str:
         return self._twin.name
 
+    @property
+    def id(self) -> str:
+        """Its id at the server: with it, `client.session(resume=…)` of a later process goes on in its place."""
+        return self._twin.id
+
     def open(self) -> Self:
         self._background.run(self._twin.open())
         return self

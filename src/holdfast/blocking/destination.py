@@ -53,7 +53,7 @@ class Pipeline:
         return self
 
     async def _made(self) -> AsyncPipeline:
-        return self._make()
+        return await self._make().located()
 
     def send(self, data: Any = None, **fields: Unpack[EventFields]) -> None:
         """Hand over an event. Waits only while too much is unsent."""

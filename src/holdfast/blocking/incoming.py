@@ -16,6 +16,7 @@ with queue.receive() as incoming:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from operator import length_hint
 from types import TracebackType
 from typing import Any, NamedTuple, Self, Unpack
@@ -46,6 +47,7 @@ class Noted(NamedTuple):
     delay_ms: int | None = None
     reason: str = ""
     last: int = 0  # of a run that is confirmed together
+    origin: Receiver | None = None  # through which it came
 
 
 class ReceivedEvent(Received, eq=False):
@@ -65,7 +67,7 @@ class ReceivedEvent(Received, eq=False):
     def reply(self, data: Any = None, *, timeout: float | None = None, **fields: Unpack[EventFields]) -> Receipt:
         """Reply to it: send an event to its `reply_to`, with its `correlation_id`, or its id if it has none."""
         session = self._slice.origin.session
-        reply = session.connection.requests.reply(self, session.producer, data, timeout, fields)
+        reply = session.connection.requests.reply(self, session, data, timeout, fields)
         receipt: Receipt = shared_background().run(reply)
         return receipt
 
@@ -83,7 +85,7 @@ class ReceivedEvent(Received, eq=False):
             self._note("reject", None, said)
 
     def _note(self, verdict: Verdict, delay_ms: int | None = None, reason: str = "") -> None:
-        self._verdicts.put(Noted(verdict, self.position, self._slice.generation, delay_ms, reason))
+        self._verdicts.put(Noted(verdict, self.position, self._slice.generation, delay_ms, reason, 0, self._slice.origin))
 
 
 class ReceivedBatch(Batch[ReceivedEvent]):
@@ -103,7 +105,7 @@ class ReceivedBatch(Batch[ReceivedEvent]):
         is_again = self._is_confirmed
         undecided = self._undecided()
         if undecided is None or (is_again and isinstance(self._verdicts, AtOnce)):
-            self._verdicts.put(Noted("confirm", self.first, self.slice.generation, last=self.last))
+            self._verdicts.put(Noted("confirm", self.first, self.slice.generation, last=self.last, origin=self.slice.origin))
             return
         for event in undecided:
             event.confirm()
@@ -132,7 +134,7 @@ class EncodedBatch(AsyncEncodedBatch):
 
     def confirm(self) -> None:  # type: ignore[override]  # as all verdicts here
         """Finish all of it."""
-        self._verdicts.put(Noted("confirm", self.first, self.slice.generation, last=self.last))
+        self._verdicts.put(Noted("confirm", self.first, self.slice.generation, last=self.last, origin=self.slice.origin))
 
 
 class AtOnce(HandOver[Noted]):
@@ -153,44 +155,47 @@ class Incoming:
     def __init__(self, background: Background, make: Callable[[], AsyncIncoming]) -> None:
         self._background = background
         self._make = make
-        self._receiver: Receiver | None = None
+        self._incoming: AsyncIncoming | None = None
         self._slice: ReceivedSlice | None = None
         self._end = 0  # of the run
         self._indices = iter(range(0))  # of the run; each index is taken once, here or in the other thread
-        self._in_hand: ReceivedEvent | ReceivedBatch | None = (
-            None  # of a receiver that confirms an event when the next is asked for
-        )
+        self._in_hand: ReceivedEvent | ReceivedBatch | None = None  # of one that confirms an event when the next is asked for
         self._verdicts: HandOver[Noted] = HandOver(background, self._note)
 
-    def _opened(self) -> Receiver:
-        if self._receiver is None:
+    def _unwrapped(self) -> AsyncIncoming:
+        if self._incoming is None:
             raise Closed("the receiver is not open; use it inside `with queue.receive() as incoming`")
-        return self._receiver
+        return self._incoming
+
+    def _opened(self) -> Receiver:
+        return self._unwrapped()._receiver
 
     def _note(self, noted: Noted) -> None:
+        verdicts = (noted.origin or self._opened()).verdicts
         if noted.last:
-            self._opened().verdicts.confirm_run(noted.position, noted.last, noted.generation)
+            verdicts.confirm_run(noted.position, noted.last, noted.generation)
         elif noted.verdict == "confirm":
-            self._opened().verdicts.confirm(noted.position, noted.generation)
+            verdicts.confirm(noted.position, noted.generation)
         else:
-            self._opened().verdicts.note(*noted[:-1])
+            verdicts.note(*noted[:-2])
 
     def open(self) -> Self:
-        self._receiver = self._background.run(self._make_open())
-        if self._receiver.mode.name == "client":
+        self._incoming = self._background.run(self._make_open())
+        if self._opened().mode.name == "client":
             self._verdicts = AtOnce(self._background, self._note)
         return self
 
-    async def _make_open(self) -> Receiver:
-        receiver = self._make()._receiver
-        await receiver.open(RunTaker(self._unseen, self._handed_on, self._take_back))
-        return receiver
+    async def _make_open(self) -> AsyncIncoming:
+        return await self._make().open(self._taker_of)
 
-    def _unseen(self) -> Ranges:
-        """In the other thread: events that lie here and were not handed out."""
+    def _taker_of(self, receiver: Receiver) -> RunTaker:
+        return RunTaker(partial(self._unseen, receiver), self._handed_on, partial(self._take_back, receiver))
+
+    def _unseen(self, receiver: Receiver) -> Ranges:
+        """In the other thread: events that came through this receiver, lie here, and were not handed out."""
         self._verdicts.take_over()
         left = length_hint(self._indices)
-        if self._slice is None or not left or self._is_stale(self._slice):
+        if self._slice is None or self._slice.origin is not receiver or not left or self._is_stale(self._slice):
             return Ranges()
         end = self._slice.first + self._end
         return Ranges.of((end - left, end - 1))
@@ -201,28 +206,29 @@ class Incoming:
             return 0
         return self._end - length_hint(self._indices)
 
-    def _take_back(self) -> Ranges:
+    def _take_back(self, receiver: Receiver) -> Ranges:
         """In the other thread: take what lies here and was not handed out. Neither thread gets an index that the other has."""
-        received, left = self._slice, list(self._indices)
+        received = self._slice
+        left = list(self._indices) if received is not None and received.origin is receiver else []
         if received is None or not left or self._is_stale(received):
             return Ranges()
         return Ranges.of((received.first + left[0], received.first + left[-1]))
 
     def _is_stale(self, received: ReceivedSlice) -> bool:
         """Tell whether it was given back meanwhile."""
-        return received.generation != self._opened().verdicts.generation
+        return bool(received.generation != received.origin.verdicts.generation)
 
     def close(self, timeout: float | None = None) -> None:
         """Send the verdicts, wait until they are applied, and give back the rest."""
         self._finish(is_done=True)
-        self._background.run(self._opened().close(timeout))
+        self._background.run(self._unwrapped().close(timeout))
         self._indices = iter(range(0))
         self._verdicts.raise_error()
 
     def _finish(self, *, is_done: bool) -> None:
         """Decide on the event in hand, unless the program has, or has given it back by recovering."""
         event, self._in_hand = self._in_hand, None
-        if event is None or event.is_decided or (self._opened().is_recovered and self._is_stale(event.slice)):
+        if event is None or event.is_decided or (event.slice.origin.is_recovered and self._is_stale(event.slice)):
             return
         if is_done:
             event.confirm()
@@ -282,15 +288,15 @@ class Incoming:
 
     def _is_skipped(self, event: ReceivedEvent) -> bool:
         """Whether it went to others, or expired, before the program was handed it."""
-        receiver = self._opened()
-        if receiver.outbox.lost and self._background.run(self._skip(event.position)):
+        receiver: Receiver = event.slice.origin
+        if receiver.outbox.lost and self._background.run(self._skip(receiver, event.position)):
             return True
         if (
             not receiver.buffer.is_expiring(event.slice)
             or not 0 < event.expires_at_ms <= receiver.session.connection.server_time.now_ms()
         ):
             return False
-        self._background.run(self._skip_expired(event.position))
+        self._background.run(self._skip_expired(receiver, event.position))
         return True
 
     def batches(self) -> Iterator[ReceivedBatch]:
@@ -318,9 +324,9 @@ class Incoming:
 
     async def _next_encoded(self) -> EncodedBatch:
         self._verdicts.take_over()
-        receiver = self._opened()
-        receiver.buffer.is_unopened = True
-        received, taken = await receiver.mode.next_run(is_whole=True)
+        incoming = self._unwrapped()
+        incoming._leave_unopened()
+        received, taken = await (await incoming._turn()).mode.next_run(is_whole=True)
         return EncodedBatch(received, taken, self._verdicts)
 
     def _rest_of_run(self) -> ReceivedBatch | None:
@@ -332,23 +338,23 @@ class Incoming:
 
     async def _next_batch(self) -> ReceivedBatch:
         self._verdicts.take_over()
-        received, taken = await self._opened().mode.next_run(is_whole=True)
+        received, taken = await (await self._unwrapped()._turn()).mode.next_run(is_whole=True)
         return ReceivedBatch(received, taken, self._verdicts)
 
-    async def _skip(self, position: int) -> bool:
-        return self._opened().verdicts.skip_lost(position)
+    async def _skip(self, receiver: Receiver, position: int) -> bool:
+        return receiver.verdicts.skip_lost(position)
 
-    async def _skip_expired(self, position: int) -> None:
-        self._opened().verdicts.skip_expired(position)
+    async def _skip_expired(self, receiver: Receiver, position: int) -> None:
+        receiver.verdicts.skip_expired(position)
 
     async def _next_run(self, timeout: float | None) -> tuple[ReceivedSlice, range]:
         self._verdicts.take_over()
-        return await self._opened().mode.next_run(timeout)
+        return await (await self._unwrapped()._turn(timeout)).mode.next_run(timeout)
 
     @property
     def identity(self) -> str:
         """The subscription in one text; "" before it is open."""
-        return "" if self._receiver is None else self._receiver.attachment.identity
+        return "" if self._incoming is None else self._incoming.identity
 
     @property
     def held(self) -> Ranges:
@@ -358,7 +364,7 @@ class Incoming:
     @property
     def lost(self) -> Ranges:
         """Of the positions that it came holding, those that are not its own."""
-        return self._opened().attachment.lost
+        return self._unwrapped().lost
 
     def confirm(self, ranges: Positions) -> Ranges:
         """Confirm events by their positions; those that it holds, which are returned."""
@@ -375,13 +381,13 @@ class Incoming:
         return self._background.run(self._decide("reject", ranges_of(ranges), None, *told))
 
     async def _held(self) -> Ranges:
-        return self._opened().held.ranges()
+        return self._unwrapped().held
 
     async def _decide(
         self, verdict: Verdict, ranges: Ranges, delay_ms: int | None = None, reason: str = "", code: str = ""
     ) -> Ranges:  # fmt: skip
         self._verdicts.take_over()
-        return self._opened().verdicts.decide(verdict, ranges, delay_ms, reason, code)
+        return self._unwrapped()._alone().verdicts.decide(verdict, ranges, delay_ms, reason, code)
 
     def settled(self, timeout: float | None = None) -> None:
         """Wait until all verdicts so far are applied. Raises the first that was refused."""
@@ -390,4 +396,4 @@ class Incoming:
 
     async def _settled(self, timeout: float | None) -> None:
         self._verdicts.take_over()
-        await self._opened().settled(timeout)
+        await self._unwrapped().settled(timeout)

@@ -7,7 +7,9 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from holdfast.blocking.hand_over import waiting_for
+from holdfast.blocking.incoming import Incoming
 from holdfast.client.assembly.sent_batch import SentBatch
+from holdfast.client.receiving.receiver import Receiver
 from holdfast.client.sending.outgoing import EventFields
 from holdfast.client.transaction import Transaction as AsyncTransaction
 from holdfast.client.transaction import TransactionDestination as AsyncDestination
@@ -69,6 +71,14 @@ class Transaction:
     def sent(self) -> tuple[SentBatch, ...]:
         """After the commit: where its events are, batch by batch."""
         return self._twin.sent
+
+    def demand(self, incoming: Incoming) -> None:
+        """Commit only while this receiver is attached: TransactionAborted once another has taken its subscription over, or the
+        server has given it up. So a program that was replaced, and does not know it yet, changes nothing."""
+        self._background.run(self._demanded(incoming._opened()))
+
+    async def _demanded(self, receiver: Receiver) -> None:
+        self._twin.demand_receiver(receiver)
 
     stored = waiting_for(AsyncTransaction.stored)
     confirm = waiting_for(AsyncTransaction.confirm)

@@ -6,6 +6,10 @@ asked for or made again after a takeover: losing one costs time, never an event.
     client manager ──▶ message_manager.NAME     to the owner of destinations
     message manager ─▶ client_manager.NAME      deliveries, answers, the end of receivers
     message manager ─▶ client_managers          which destinations are full: to all of them
+    node ────────────▶ nodes                    heartbeats: to all nodes
+
+In one process these are words within it. In a cluster they are subjects of NATS (`bus.nats`), and between a client manager and a
+primary there is a link: a listener hears `LinkMade` before anything else of its peer, and must then say again what matters.
 """
 
 from __future__ import annotations
@@ -23,13 +27,19 @@ MESSAGES_A_TURN = 128
 
 OnMessage = Callable[[Any], None]
 
-# The subject that all client managers hear.
+# The subjects that all client managers, and all nodes, hear.
 CLIENT_MANAGERS = "client_managers"
+NODES = "nodes"
 
 
 def message_manager_subject(name: str) -> str:
     """The subject that the message manager of this name hears."""
     return f"message_manager.{name}"
+
+
+def client_manager_subject(start: str) -> str:
+    """The subject that the client manager of this start hears."""
+    return f"client_manager.{start}"
 
 
 class Bus(Protocol):

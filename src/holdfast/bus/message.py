@@ -166,3 +166,84 @@ class ReceiverGone(NamedTuple):
     receiver: int
     code: str
     sentence: str
+
+
+# --- between processes -----------------------------------------------------------------------------------------------
+
+
+class LinkMade(NamedTuple):
+    """The bus: a link with this peer begins. Nothing of a former one comes any more, and what was said on it may be lost.
+
+    A client manager reports what its receivers hold, and asks again what was not answered."""
+
+    peer: str  # its subject
+    epoch: int
+
+
+class LinkEnded(NamedTuple):
+    """The bus: there is no link with this peer now. What is published to it is lost."""
+
+    peer: str
+    why: str
+
+
+class PeerCongested(NamedTuple):
+    """The bus: this peer does not take what is published to it, or does so again. Deliver nothing to it while it does not."""
+
+    peer: str
+    is_congested: bool
+
+
+class NewerEpoch(NamedTuple):
+    """The bus: a client manager knows of a primary of this epoch, which is newer than that of this one."""
+
+    epoch: int
+
+
+class CopyState(NamedTuple):
+    """The state of a copy of a message manager: of its primary, or of a backup."""
+
+    manager: str
+    epoch: int
+    is_primary: bool
+    applied: int
+    durable: int
+    bytes: int = 0  # that the channel uses
+    flow_version: int = 0  # rises with each change of the fullness of a destination
+    stages: int = 0
+    staged_parts: int = 0
+    staged_bytes: int = 0
+    temporary_waiting: dict[str, int] = {}  # noqa: RUF012 - events that wait in temporary destinations, while space is short
+    destinations: int = 0  # changes of its destinations so far, counted by this primary
+
+
+class Heartbeat(NamedTuple):
+    """Node, to all nodes, every 100 ms: I am there."""
+
+    node: str
+    start: str  # another one each time it starts
+    client_manager: str  # the subject of its client manager; "" where it has none
+    copies: list[CopyState]
+    configuration: bytes = b""  # the digest of the essential configuration
+
+
+class ViewAsked(NamedTuple):
+    """Client manager of another process: a question of its view. A ViewAnswered answers when the state is known."""
+
+    client_manager: str
+    token: int
+    question: str
+    arguments: list[Any]
+
+
+class ViewAnswered(NamedTuple):
+    """Message manager: the answer to a ViewAsked."""
+
+    manager: str
+    token: int
+    value: Any
+    error: HoldfastError | None
+
+
+class ApplyNowAsked(NamedTuple):
+    """Client manager of another process: somebody waits for what is applied next."""

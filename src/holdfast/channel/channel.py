@@ -19,7 +19,7 @@ Every implementation keeps these rules (one contract suite proves them, `tests/c
    Nothing is handed out twice or passed over, also where entries are offered early (`AtOnce`).
 5. `release(below)` forgets entries below a number, lazily: `first` may stay lower. It never forgets other entries.
 6. `save_snapshot(at, chunks)` is whole or not at all; `load_snapshot` gives the newest whole one. Entries after `at` rebuild
-   the rest.
+   the rest. One with an older `at` than the newest is refused: NoSuchPosition.
 7. Appends for UPKEEP (confirmations, carried events, snapshots) have room of their own that EVENTS never take.
 8. After `close`, everything raises Closed. A command that was appended and is not yet durable is answered with an error.
 """
@@ -33,7 +33,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from holdfast.errors import HoldfastError, OutcomeUnknown
+from holdfast.errors import HoldfastError, NoSuchPosition, OutcomeUnknown
 
 Buffer = bytes | memoryview
 
@@ -100,6 +100,16 @@ def tell_outcome(on_outcome: OnOutcome, done: asyncio.Future[Receipt]) -> None:
         on_outcome(OutcomeUnknown(f"the channel failed during the append ({problem!r}); look before you repeat it"))
 
 
+def older_snapshot(at: int, newest: int) -> NoSuchPosition:
+    """Return the refusal of a snapshot that is older than the newest one."""
+    return NoSuchPosition(
+        f"no snapshot can be saved as of entry {at}: the newest is as of entry {newest}, and entries up to it may be released; "
+        "load that one",
+        entry=at,
+        newest=newest,
+    )
+
+
 def all_recent(commands: Iterable[Buffer | None], bytes_max: int) -> list[Buffer] | None:
     """Return the commands up to `bytes_max`, for `recent`; None when one of them is missing."""
     found: list[Buffer] = []
@@ -129,28 +139,15 @@ class Snapshot(NamedTuple):
     chunks: Sequence[Buffer]
 
 
-class Channel(Protocol):
+class Appendable(Protocol):
+    """What those need of a channel who append to it and never read it."""
+
     @property
     def id(self) -> str:
         """A name that no other channel has. The number of an entry means something only together with it."""
 
     @property
-    def first(self) -> int:
-        """The number of the oldest entry still held; `durable` + 1 when none is held."""
-
-    @property
-    def durable(self) -> int:
-        """The number of the newest durable entry; 0 before the first."""
-
-    @property
-    def bytes_appended(self) -> int:
-        """Bytes of commands appended since it was opened. It tells when a new snapshot is worth writing."""
-
-    @property
     def pressure(self) -> Pressure: ...
-
-    def oldest_stretch(self) -> Stretch | None:
-        """Return the oldest complete stretch (nothing is appended to it any more); None where entries are freed one by one."""
 
     def watch_pressure(self, changed: Callable[[Pressure], None]) -> None:
         """Call `changed` from the loop whenever `is_short` changes."""
@@ -167,6 +164,23 @@ class Channel(Protocol):
 
         It is never called from within this call.
         """
+
+
+class Channel(Appendable, Protocol):
+    @property
+    def first(self) -> int:
+        """The number of the oldest entry still held; `durable` + 1 when none is held."""
+
+    @property
+    def durable(self) -> int:
+        """The number of the newest durable entry; 0 before the first."""
+
+    @property
+    def bytes_appended(self) -> int:
+        """Bytes of commands appended since it was opened. It tells when a new snapshot is worth writing."""
+
+    def oldest_stretch(self) -> Stretch | None:
+        """Return the oldest complete stretch (nothing is appended to it any more); None where entries are freed one by one."""
 
     def read(self, start: int, at_once: AtOnce | None = None) -> AsyncIterator[Sequence[Entry]]:
         """Yield every entry from `start` on, in order, in runs of convenient length; then wait for more.

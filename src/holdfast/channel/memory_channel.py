@@ -30,6 +30,7 @@ from holdfast.channel.channel import (
     Snapshot,
     Stretch,
     all_recent,
+    older_snapshot,
     tell_outcome,
 )
 from holdfast.errors import BadSetting, Blocked, Closed, HoldfastError, NoSuchPosition, TooLarge
@@ -255,6 +256,8 @@ class MemoryChannel:
         self._check_open()
         if not 0 <= at <= self._durable:
             raise NoSuchPosition(f"no snapshot can be saved as of entry {at}: the newest durable is {self._durable}", entry=at)
+        if self._snapshot is not None and at < self._snapshot.at:
+            raise older_snapshot(at, self._snapshot.at)
         saved: list[Buffer] = []
         total = 0
         for chunk in chunks:

@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 
@@ -36,6 +36,9 @@ Timeout = Annotated[
         min=0.001,
         help="How long to wait for an answer; without it, 30, and 3 for the first answer of a server.",
     ),
+]
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error"], typer.Option("--log-level", help="The least level that is logged on stderr.")
 ]
 DestinationName = Annotated[str, typer.Argument(metavar="DESTINATION", help="The name of a queue or topic.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A folder.", parser=expanded)]

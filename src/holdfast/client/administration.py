@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
 
 from holdfast.client import checks
 from holdfast.client.checks import check_name, check_subscription
@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 
 # What `ensure_queue`, `ensure_topic` and `ensure_subscription` found to do.
 Ensured = Literal["created", "changed", "unchanged"]
+
+
+class LogLine(NamedTuple):
+    """A line of a program's log, for `log_lines`."""
+
+    level: str  # INFO, WARNING, ERROR or CRITICAL
+    logger: str
+    text: str
+    time_us: int  # since 1970
 
 
 class DestinationSettings(TypedDict, total=False):
@@ -161,13 +170,14 @@ class Administration(ABC):
         and go to the dead events. Returns how many."""
         return int(await self._manage("empty", timeout, name=check_name(name)))
 
-    async def destinations(self, *, timeout: float | None = None) -> list[DestinationDescription]:
-        """All queues and topics: name, kind, events waiting and in flight, number of receivers."""
+    async def destinations(self, *, prefix: str = "", timeout: float | None = None) -> list[DestinationDescription]:
+        """All queues and topics, or those whose names begin with `prefix`: name, kind, events waiting and in flight, number of
+        receivers."""
         found: list[DestinationDescription] = []
-        after: str | None = ""
-        while after is not None:
+        after: str | None = prefix[:-1]
+        while after is not None and (after < prefix or after.startswith(prefix)):  # names come in their order
             page = await self._look("list", timeout, after=after)
-            found += page["destinations"]
+            found += [each for each in page["destinations"] if each["name"].startswith(prefix)]
             after = page["next"]
         return found
 
@@ -296,3 +306,10 @@ class Administration(ABC):
         destinations are full, and whether it is short of room (`is_short`, `reason`)."""
         told: Status = await self._look("status", timeout)
         return told
+
+    async def log_lines(self, program: str, lines: Sequence[LogLine], *, timeout: float | None = None) -> bool:
+        """Add lines to the topic `_LOG` of the server, for a program that runs beside it: at most 128 at once, each of 4,000
+        characters. Returns whether somebody subscribes to it; otherwise they are dropped. The server also drops what comes faster
+        than it can be stored, and says so in `_LOG`."""
+        taken: bool = await self._manage("log", timeout, program=program, lines=list(lines))
+        return taken

@@ -96,14 +96,18 @@ class Client(SessionMethods, Administration, Staging):
         self._connection.check_open()
         return self._connection.session
 
-    def session(self, confirm: ConfirmMode = "event", *, name: str = "") -> ClientSession:
+    def session(self, confirm: ConfirmMode = "event", *, name: str = "", resume: str = "") -> ClientSession:
         """A session beside the client's own, over the same link: `async with client.session(confirm="client") as session: …`.
 
         It has `queue`, `topic`, `subscribe` … as a client has. `confirm` is the mode of receivers that are given none of their
         own: "event" (each event by its verdict), "auto" (each when the next is asked for), "client" (confirming one event
         confirms all that the session was handed), "duplicates-ok" (as auto, but the server is told seldom).
+
+        `resume` is the `id` of a session that a process before this one left behind when it died. This session goes on in its
+        place, at once: a receiver that comes with `held=` keeps what that one held, and nobody else gets it meanwhile. A session
+        that the server does not know any more, or of another user, is a new one.
         """
-        return ClientSession(self._opened().connection, name or self.name, confirm)
+        return ClientSession(self._opened().connection, name or self.name, confirm, resume)
 
     def reading(self, destination: str, subscription: str = "", **options: Unpack[ReadingOptions]) -> Reading:
         """Read what waits in a subscription, of a topic or of a pattern, by place: see `holdfast.client.reading.place_reader`.
@@ -125,6 +129,7 @@ class Client(SessionMethods, Administration, Staging):
         match: Match | None = None,
         wait: float = 0.0,
         timeout: float | None = None,
+        channel: str = "",
     ) -> Outcomes:
         """What became of events, by their positions: waiting, confirmed, dead with code and reason, or nobody's.
 
@@ -133,11 +138,13 @@ class Client(SessionMethods, Administration, Staging):
         Of a queue; of a topic for all its durable subscriptions that were there when the event was placed, those of patterns too;
         or of one `subscription`, of a topic or of a pattern (`match` as in `reading`). With `wait`, it returns as soon as one
         that waits is finished, after so many seconds at the latest; at once if one of them is finished already. So ask about what
-        you still wait for. Positions are those of this destination: others are told as confirmed.
+        you still wait for. Positions are those of this destination: others are told as confirmed. The positions of a pattern are
+        those of one `channel`, where there are several.
 
         A dead event that was taken out of `_DMQ` counts as confirmed. NoSuchSubscription when the one that is named is gone.
         """
-        return await OutcomeQuestion(self._opened(), destination, subscription, match, timeout).ask(ranges_of(ranges), wait)
+        question = OutcomeQuestion(self._opened(), destination, subscription, match, timeout, channel)
+        return await question.ask(ranges_of(ranges), wait)
 
     @property
     def dead(self) -> DeadEvents:

@@ -107,17 +107,25 @@ class SessionMethods(ABC):
         """
         session = self._opened()
         checks.same_loop(session.connection.loop)
-        await recovery.recover(session, checks.seconds(timeout, session.connection.timeout))
+        for each in session.together:
+            await recovery.recover(each, checks.seconds(timeout, session.connection.timeout))
 
 
 class ClientSession(SessionMethods):
     """A session beside the client's own. Made by `client.session()`, used inside `async with`."""
 
-    def __init__(self, connection: Connection, name: str, confirm: ConfirmMode) -> None:
+    def __init__(self, connection: Connection, name: str, confirm: ConfirmMode, resume: str = "") -> None:
         self.name = checked_name(name, "session")
+        self._resume = checked_name(resume, "resumed session")
         self._confirm = checks.confirm_mode(confirm)
         self._connection = connection
         self._session: Session | None = None
+
+    @property
+    def id(self) -> str:
+        """Its id at the server: with it, `client.session(resume=…)` of a later process goes on in its place. Another one after a
+        link that was lost for so long that the server forgot the session."""
+        return self._opened().id
 
     async def open(self) -> Self:
         """Open the session at the server. Unreachable when there is no link in time."""
@@ -125,7 +133,7 @@ class ClientSession(SessionMethods):
             raise Closed("a session is opened once; ask the client for another")
         connection = self._connection
         checks.same_loop(connection.loop)
-        session = self._session = connection.new_session(self.name, self._confirm)
+        session = self._session = connection.new_session(self.name, self._confirm, resume=self._resume)
         try:
             await session.until_ready(connection.deadline(connection.timeout))
         except BaseException:
@@ -140,6 +148,8 @@ class ClientSession(SessionMethods):
             return
         checks.same_loop(connection.loop)
         await session.close(connection.closing_timeout(session), is_done)
+        if session.lanes is not None:
+            await session.lanes.close(connection.closing_timeout(session), is_done)
         connection.drop_session(session, Closed("the session was closed by this program; ask the client for another"))
 
     async def __aenter__(self) -> Self:

@@ -16,6 +16,7 @@ with `to` where only one should have it.
 from __future__ import annotations
 
 import builtins
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing
@@ -81,11 +82,21 @@ class DeadEvents:
                     break
         return found
 
-    async def show(self, position: int, *, timeout: float | None = None) -> BrowsedEvent:
-        """One dead event. NoSuchPosition when there is none at this position."""
+    async def show(self, position: int, *, channel: str = "", timeout: float | None = None) -> BrowsedEvent:
+        """One dead event. NoSuchPosition when there is none at this position. Where there are several message managers, each has
+        a position of this number: say the `channel`, or it is looked for in one after the other."""
         session = self._opened()
-        allowed = checks.seconds(timeout, session.connection.timeout)
         _check_position(position)
+        if session.lanes is None:
+            return await self._show_in(session, position, timeout)
+        every = [session.lanes.lane(channel)] if channel else session.lanes.everywhere()
+        for lane in every[:-1]:
+            with contextlib.suppress(NoSuchPosition):
+                return await self._show_in(lane, position, timeout)
+        return await self._show_in(every[-1], position, timeout)
+
+    async def _show_in(self, session: Session, position: int, timeout: float | None) -> BrowsedEvent:
+        allowed = checks.seconds(timeout, session.connection.timeout)
         cursor = await session.ask_again(lambda token: Manage(token, "dead_cursor", {"position": position}), allowed)
         async with Browser(session, DEAD, "", None, 1, timeout, cursor=cursor) as events:
             event = await events.next()
@@ -116,7 +127,7 @@ class DeadEvents:
         if to is not None:
             check_sendable(check_name(to))
         chosen = self._chosen(positions, selector, DeadFilter.of(queue, code, since), everything, timeout)
-        return await _Replay(self._opened(), to, progress, timeout).run(chosen)
+        return await _run(lambda lane, done: _Replay(lane, to, done, timeout), progress, chosen)
 
     async def purge(
         self,
@@ -132,7 +143,7 @@ class DeadEvents:
     ) -> int:
         """Throw dead events away for good. Choose them as for `replay`. Returns how many."""
         chosen = self._chosen(positions, selector, DeadFilter.of(queue, code, since), everything, timeout)
-        return await _Purge(self._opened(), progress, timeout).run(chosen)
+        return await _run(lambda lane, done: _Purge(lane, done, timeout), progress, chosen)
 
     def _chosen(
         self,
@@ -174,36 +185,64 @@ class DeadEvents:
 class _Removing(ABC):
     """Removes dead events. Its receiver is attached to the dead queue and takes nothing: an attached receiver may confirm."""
 
-    def __init__(self, session: Session, progress: Progress | None, timeout: float | None) -> None:
+    def __init__(self, session: Session, done: Progress, timeout: float | None) -> None:
+        """`done` is called with the number of events that were removed together."""
         self._session = session
-        self._progress = progress
+        self._tell_done = done
         self._timeout = checks.seconds(timeout, session.connection.timeout)
         self._receiver = session.next_receiver()
-        self._done = 0
+        self._gathered: list[BrowsedEvent] = []
 
-    async def run(self, chosen: AsyncIterator[BrowsedEvent]) -> int:
+    async def attach(self) -> None:
         await self._session.ask(lambda token: Attach(token, self._receiver, DEAD, "queue"), self._timeout)
-        try:
-            gathered: list[BrowsedEvent] = []
-            async for event in chosen:
-                gathered.append(event)
-                if len(gathered) == AT_ONCE:
-                    await self._remove(gathered)
-                    gathered = []
-            if gathered:
-                await self._remove(gathered)
-        finally:
-            await self._session.ask(lambda token: DetachReceiver(token, self._receiver), self._timeout)
-        return self._done
 
-    async def _remove(self, events: list[BrowsedEvent]) -> None:
-        self._done += await self._removed(events)
-        if self._progress is not None:
-            self._progress(self._done)
+    async def detach(self) -> None:
+        await self._session.ask(lambda token: DetachReceiver(token, self._receiver), self._timeout)
+
+    async def add(self, event: BrowsedEvent) -> None:
+        """Remove it, together with others."""
+        self._gathered.append(event)
+        if len(self._gathered) == AT_ONCE:
+            await self.finish()
+
+    async def finish(self) -> None:
+        """Remove those that were added and are not removed yet."""
+        events, self._gathered = self._gathered, []
+        if events:
+            self._tell_done(await self._removed(events))
 
     @abstractmethod
     async def _removed(self, events: list[BrowsedEvent]) -> int:
         """Remove these events. Returns how many were still there."""
+
+
+async def _run(
+    make: Callable[[Session, Progress], _Removing], progress: Progress | None, chosen: AsyncIterator[BrowsedEvent]
+) -> int:
+    """Remove the chosen events, those of each channel by one of its own; return how many."""
+    total = 0
+    by_lane: dict[Session, _Removing] = {}
+
+    def done(count: int) -> None:
+        nonlocal total
+        total += count
+        if progress is not None:
+            progress(total)
+
+    try:
+        async for event in chosen:
+            lane: Session = event.slice.origin.session
+            if lane not in by_lane:
+                removing = make(lane, done)
+                await removing.attach()
+                by_lane[lane] = removing
+            await by_lane[lane].add(event)
+        for each in by_lane.values():
+            await each.finish()
+    finally:
+        for each in by_lane.values():
+            await each.detach()
+    return total
 
 
 def _check_position(given: object) -> None:
@@ -218,7 +257,9 @@ def _ranges(events: Sequence[BrowsedEvent]) -> bytes:
 class _Purge(_Removing):
     async def _removed(self, events: list[BrowsedEvent]) -> int:
         ranges = _ranges(events)
-        found: int = await self._session.ask(lambda token: Settle(token, self._receiver, "confirm", ranges), self._timeout)
+        found: int = await self._session.ask(
+            lambda token: Settle(token, self._receiver, "confirm", ranges, channel=self._session.channel), self._timeout
+        )
         return found
 
 
@@ -227,6 +268,7 @@ class _ReplayTransaction(Transaction):
 
     def __init__(self, session: Session, receiver: int, events: Sequence[BrowsedEvent], timeout: float) -> None:
         super().__init__(session, timeout)
+        self._is_in_lane = True
         self._assembly.is_replay = True
         self._part = SettledPart(receiver, _ranges(events))
 
@@ -235,8 +277,8 @@ class _ReplayTransaction(Transaction):
 
 
 class _Replay(_Removing):
-    def __init__(self, session: Session, to: str | None, progress: Progress | None, timeout: float | None) -> None:
-        super().__init__(session, progress, timeout)
+    def __init__(self, session: Session, to: str | None, done: Progress, timeout: float | None) -> None:
+        super().__init__(session, done, timeout)
         self._to = to
         self._kinds: dict[str, Kind] = {}
 
@@ -260,7 +302,7 @@ class _Replay(_Removing):
 
     async def _is_gone(self, event: BrowsedEvent) -> bool:
         try:
-            await DeadEvents(lambda: self._session).show(event.position, timeout=self._timeout)
+            await DeadEvents(lambda: self._session).show(event.position, channel=event.channel, timeout=self._timeout)
         except NoSuchPosition:
             return True
         return False

@@ -84,6 +84,7 @@ class Status(TypedDict, total=False):
     events_reserve_bytes: int
     upkeep_reserve_bytes: int
     reason: str
+    relays: list[dict[str, Any]]  # in `holdfast status`: those that this server knows, as they tell themselves
     programs: list[dict[str, Any]]  # that run beside the server: program, state, pid, restarts, reason
 
 

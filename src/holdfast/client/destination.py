@@ -3,8 +3,8 @@ subscription."""
 
 from __future__ import annotations
 
-from asyncio import Future
-from collections.abc import Iterable, Sized
+from asyncio import Future, ensure_future
+from collections.abc import Awaitable, Iterable, Sized
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 
 from holdfast.client import checks, tracing
@@ -19,8 +19,9 @@ from holdfast.client.receiving.incoming import Incoming
 from holdfast.client.receiving.receive_options import PLAIN, Asked, ReceiveOptions, SubscribeOptions, condition, subscription
 from holdfast.client.receiving.receiver import Receiver
 from holdfast.client.sending.batch_builder import Kind
-from holdfast.client.sending.outgoing import EventFields, prepare
+from holdfast.client.sending.outgoing import EventFields, Outgoing, prepare
 from holdfast.client.sending.pipeline import Pipeline, TracedPipeline
+from holdfast.destination.state.subscription import key_of_topic
 from holdfast.errors import BadEvent, TooLarge
 
 if TYPE_CHECKING:
@@ -56,12 +57,19 @@ class Destination:
                 return await self._submit(data, timeout, cast(EventFields, tracing.carried(data, fields)))
         return await self._submit(data, timeout, fields)
 
-    def _submit(self, data: Any, timeout: float | None, fields: EventFields) -> Future[Receipt]:
-        connection = self._session.connection
+    def _submit(self, data: Any, timeout: float | None, fields: EventFields) -> Awaitable[Receipt]:
+        session, connection = self._session, self._session.connection
         event = prepare(data, fields, connection.server_time.now_ms)
-        self._session.check_open()
+        session.check_open()
         checks.same_loop(connection.loop)
-        return self._session.producer.send(self.name, self.KIND, event, checks.seconds(timeout, connection.timeout))
+        allowed = checks.seconds(timeout, connection.timeout)
+        if session.lanes is not None:
+            return self._submit_located(event, allowed)
+        return session.producer.send(self.name, self.KIND, event, allowed)
+
+    async def _submit_located(self, event: Outgoing, timeout: float) -> Receipt:
+        lane = await self._session.at(self.name)
+        return await lane.producer.send(self.name, self.KIND, event, timeout)
 
     async def try_send(self, data: Any = None, *, timeout: float | None = None, **fields: Unpack[EventFields]) -> Receipt:
         """As `send`, but do not wait while the destination is at its high water (`events_max`, `bytes_max`): then Blocked at
@@ -70,30 +78,41 @@ class Destination:
 
     def begin_send(self, data: Any = None, *, timeout: float | None = None, **fields: Unpack[EventFields]) -> Future[Receipt]:
         """As `try_send`, without waiting: the event is on its way when this returns, and the future is given its receipt, or the
-        error that `try_send` would raise later on. Recipients come first: the server sends the receipt after the event."""
-        return self._begin_send(data, timeout, fields, is_patient=True)
+        error that `try_send` would raise later on. Recipients come first: the server sends the receipt after the event.
 
-    def _begin_send(self, data: Any, timeout: float | None, fields: EventFields, is_patient: bool = False) -> Future[Receipt]:
-        connection = self._session.connection
+        Where there are several message managers, a task finds the right one first.
+        """
+        return ensure_future(self._begin_send(data, timeout, fields, is_patient=True))
+
+    def _begin_send(self, data: Any, timeout: float | None, fields: EventFields, is_patient: bool = False) -> Awaitable[Receipt]:
+        session, connection = self._session, self._session.connection
         if tracing.is_recording():
             fields = cast(EventFields, tracing.carried(data, fields))
         event = prepare(data, fields, connection.server_time.now_ms)
-        self._session.check_open()
+        session.check_open()
         checks.same_loop(connection.loop)
         allowed = checks.seconds(timeout, connection.timeout)
-        return self._session.producer.try_send(self.name, self.KIND, event, allowed, is_patient)
+        if session.lanes is not None:
+            return self._try_located(event, allowed, is_patient)
+        return session.producer.try_send(self.name, self.KIND, event, allowed, is_patient)
+
+    async def _try_located(self, event: Outgoing, timeout: float, is_patient: bool) -> Receipt:
+        lane = await self._session.at(self.name)
+        return await lane.producer.try_send(self.name, self.KIND, event, timeout, is_patient)
 
     @property
     def is_blocked(self) -> bool:
         """The destination is at its high water, as far as this client knows: the server tells clients that have sent there."""
-        return self._session.producer.flow.is_blocked(self.name)
+        lanes = self._session.lanes
+        return (self._session if lanes is None else lanes.known(self.name)).producer.flow.is_blocked(self.name)
 
     async def unblocked(self, timeout: float | None = None) -> None:
         """Wait until the destination is not blocked. TimedOut when that takes longer."""
         connection = self._session.connection
         self._session.check_open()
         checks.same_loop(connection.loop)
-        await self._session.producer.flow.unblocked(self.name, checks.seconds(timeout, connection.timeout))
+        lane = await self._session.at(self.name)
+        await lane.producer.flow.unblocked(self.name, checks.seconds(timeout, connection.timeout))
 
     async def send_many(
         self, events: Iterable[Any], *, timeout: float | None = None, **fields: Unpack[EventFields]
@@ -155,7 +174,8 @@ class Destination:
         allowed = checks.seconds(timeout, session.connection.timeout)
         if tracing.is_recording():
             fields = cast(EventFields, tracing.carried(None, fields))
-        return await send_stream(session.parts, session.producer, self.name, self.KIND, content, progress, fields, allowed)
+        lane = await session.at(self.name)
+        return await send_stream(lane.parts, lane.producer, self.name, self.KIND, content, progress, fields, allowed)
 
     async def send_batch(self, batch: bytes | memoryview, *, timeout: float | None = None) -> Receipt:
         """Send a batch as it is (`incoming.encoded()`), and wait until it is durable: its events keep ids, times and all else.
@@ -165,17 +185,19 @@ class Destination:
         session = self._session
         session.check_open()
         checks.same_loop(session.connection.loop)
-        allowed, passed, assembly = checks.seconds(timeout, session.connection.timeout), PassedBatch(batch), session.parts.new()
+        allowed, passed = checks.seconds(timeout, session.connection.timeout), PassedBatch(batch)
+        lane = await session.at(self.name)
+        assembly = lane.parts.new()
         assembly.events.extend(passed, 0, passed.count)
         assembly.add(passed.data, self.name, self.KIND)
         answer = await assembly.commit([], allowed)
-        return passed.receipt_at(answer.entry, assembly.proof)
+        return passed.receipt_at(answer.entry, assembly.proof, lane.channel)
 
     def pipeline(self, *, timeout: float | None = None) -> Pipeline:
         """Send many without waiting for each: `async with destination.pipeline() as pipeline: await pipeline.send(…)`."""
         self._session.check_open()
         kind = TracedPipeline if tracing.is_recording() else Pipeline
-        return kind(self._session.producer, self.name, self.KIND, timeout)
+        return kind(self._session.producer, self.name, self.KIND, timeout, self._session.at)
 
 
 def subscribe(session: Session, topic: str | None, name: str | None, regex: str | None, options: SubscribeOptions) -> Incoming:
@@ -193,7 +215,11 @@ def _receiver(
     timeout, confirm = options.get("timeout"), options.get("confirm")
     held = options.get("held")
     holds = None if held is None else holds_of(held)
-    return Incoming(Receiver(session, name, kind, subscribed, credit, credit_bytes, timeout, asked, confirm, holds))
+
+    def make(lane: Session) -> Receiver:
+        return Receiver(lane, name, kind, subscribed, credit, credit_bytes, timeout, asked, confirm, holds)
+
+    return Incoming(session, make, key_of_topic(name, asked.match) if kind == "topic" else name)
 
 
 class Queue(Destination):

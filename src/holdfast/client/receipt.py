@@ -21,8 +21,8 @@ from holdfast.event import identifier
 class Receipt(msgspec.Struct, frozen=True):
     """The event is durable. `copies` and `is_synced` are certain; it may be safer than they say.
 
-    `position` names the event for ever. It is 0 in a rare case: the link was lost, the event was accepted, and its position is
-    not known any more.
+    `position` names the event for ever, in its `channel`. It is 0 in a rare case: the link was lost, the event was accepted, and
+    its position is not known any more.
     """
 
     position: int
@@ -30,6 +30,7 @@ class Receipt(msgspec.Struct, frozen=True):
     is_synced: bool
     identifier: int | str
     is_repeated: bool = False  # the same event was accepted before; the position is that of the first
+    channel: str = ""  # of the position: that of one of several message managers; "" where there is one alone
 
     @property
     def id(self) -> str:
@@ -37,7 +38,8 @@ class Receipt(msgspec.Struct, frozen=True):
         return self.identifier if isinstance(self.identifier, str) else identifier.to_text(self.identifier)
 
     def __repr__(self) -> str:
-        return f"Receipt(at {self.position}, id={self.id!r})"
+        where = f"{self.position}@{self.channel}" if self.channel else str(self.position)
+        return f"Receipt(at {where}, id={self.id!r})"
 
 
 class EventIds(Sequence[str]):

@@ -125,6 +125,7 @@ class Transaction:
         self._confirmed: dict[int, _Confirmed] = {}
         self._end = ""
         self._kept: list[Received] | None = None
+        self._is_in_lane = False  # it has touched something, in the channel of its session
 
     def keep_events(self) -> None:
         """On a rollback, leave the events that it confirms with the program, which then decides on them anew."""
@@ -151,6 +152,8 @@ class Transaction:
 
     async def put(self, destination: str, kind: Kind, event: Portion) -> None:
         self._check_open()
+        if self._session.lanes is not None:
+            self._take_lane(await self._session.at(destination), destination)
         found = self._builders.get(destination)
         if found is not None and not found.takes(kind, event):
             self._seal(found)
@@ -178,6 +181,7 @@ class Transaction:
 
     async def put_batch(self, destination: str, kind: Kind, passed: PassedBatch) -> None:
         self._check_open()
+        self._take_lane(await self._session.at(destination), destination)
         if destination in self._builders:  # events that were sent before come before
             self._seal(self._builders[destination])
         self._assembly.events.extend(passed, 0, passed.count)
@@ -201,6 +205,7 @@ class Transaction:
     ) -> None:
         """`passed`: its hops and its origin."""
         self._check_open()
+        self._take_lane(await self._session.at(destination), destination)
         if destination in self._builders:  # events that were sent before come before
             self._seal(self._builders[destination])
         assembly = self._assembly
@@ -232,8 +237,9 @@ class Transaction:
         if not isinstance(event, Received) or isinstance(event, BrowsedEvent):
             raise Refused(f"a transaction confirms events that were received, not {type(event).__name__}; receive it first")
         incoming: Receiver = event.slice.origin
-        if incoming.session is not self._session:
+        if incoming.session not in self._session.together:
             raise Refused("this event was received in another session than the transaction's; begin the transaction there")
+        self._take_lane(incoming.session, incoming.destination)
         if not event.decide_in_transaction():
             return
         incoming.verdicts.lock(event.position, event.slice.generation)
@@ -247,11 +253,28 @@ class Transaction:
     def demand(self, incoming: Incoming) -> None:
         """Commit only while this receiver is attached: TransactionAborted once another has taken its subscription over, or the
         server has given it up. So a program that was replaced, and does not know it yet, changes nothing."""
+        self.demand_receiver(incoming._alone())  # what a program has stands for it
+
+    def demand_receiver(self, receiver: Receiver) -> None:
+        """The same, with what the blocking twin has."""
         self._check_open()
-        receiver = incoming._receiver  # what a program has stands for it
-        if receiver.session is not self._session:
+        if receiver.session not in self._session.together:
             raise Refused("this receiver is of another session than the transaction's; begin the transaction there")
+        self._take_lane(receiver.session, receiver.destination)
         self._confirmed.setdefault(receiver.number, _Confirmed(receiver))
+
+    def _take_lane(self, lane: Session, destination: str) -> None:
+        """Go on in the channel of what it touches. All that it touches must be in one channel."""
+        if lane is self._session:
+            self._is_in_lane = True
+        elif not self._is_in_lane:
+            self._session, self._is_in_lane = lane, True
+            self._assembly = lane.parts.new()
+        else:
+            raise Refused(
+                f"a transaction is of one message manager: {destination!r} is at {lane.channel!r}, and what it touched before at "
+                f"{self._session.channel!r}; use a transaction for each, or place them together"
+            )
 
     def _check_open(self) -> None:
         if self._end:

@@ -23,8 +23,8 @@ from holdfast.errors import BadUrl
 PORT_DEFAULT = 7400
 URL_VARIABLE = "HOLDFAST_URL"
 PASSWORD_VARIABLE = "HOLDFAST_PASSWORD"
-FILE_OPTIONS = ("journal_size", "reserve", "segment_size", "create_on_use")
-MEMORY_OPTIONS = ("create_on_use",)
+FILE_OPTIONS = ("journal_size", "reserve", "segment_size", "create_on_use", "managers")
+MEMORY_OPTIONS = ("create_on_use", "managers")
 YES_OR_NO = ("create_on_use", "insecure")
 POSSIBLE = "file:DIR, memory:, memory:NAME, holdfast://[USER@]HOST[:PORT][,HOST…] and the same with holdfasts:// for TLS"
 SERVER_OPTIONS = {"holdfast": ("insecure",), "holdfasts": ("ca", "certificate", "key")}

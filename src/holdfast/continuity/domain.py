@@ -156,9 +156,13 @@ class Domain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return f"{PREFIX}{self.name}.results"
 
 
+# The subscriptions of servers begin with it.
+SERVERS = "server."
+
+
 def subscription_of(server: str) -> str:
     """The subscription in which the requests of a server wait."""
-    return f"server.{checked_name(server, 'server')}"
+    return f"{SERVERS}{checked_name(server, 'server')}"
 
 
 def checked_name(name: str, what: str = "domain") -> str:

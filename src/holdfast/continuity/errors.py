@@ -59,6 +59,13 @@ class NotInDoubt(Refused):
     code = "not-in-doubt"
 
 
+class ServerTaken(Refused):
+    """Another listener of the domain calls the same server: it would do every request twice. Stop that one, or name another
+    server."""
+
+    code = "server-taken"
+
+
 class NotTaken(Unavailable):
     """The engine did not take the request: too few servers are current, too many requests are under way, or Holdfast could not
     be reached. Nothing was appended; repeat it."""
@@ -120,6 +127,12 @@ class FileStoreExists(Refused):
     """A file store of this name is there already."""
 
     code = "file-store-exists"
+
+
+class NoSuchPlace(Refused):
+    """The file store has no place of this name. `holdfast store status` lists those that it has."""
+
+    code = "no-such-place"
 
 
 class PlaceInUse(Refused):

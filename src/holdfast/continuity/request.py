@@ -74,6 +74,15 @@ def digest_of(method: str, target: str, headers: Headers, body: bytes, credentia
     return digest.digest()
 
 
+def unknown_coding(headers: Headers) -> str:
+    """The Transfer-Encoding of a body that nobody here can decode; nothing for none, and for `chunked`, which the parser undoes.
+
+    The header concerns one connection, so it is not passed on: a server would take the coded bytes for the body itself.
+    """
+    told = ", ".join(value.decode("latin-1").strip() for name, value in headers if name == b"transfer-encoding")
+    return told if told.lower() not in ("", "chunked") else ""
+
+
 def fields_of(request: Request) -> dict[str, Any]:
     """The fields with which `send` takes a request: `topic.send(data_of(request), **fields_of(request))`."""
     return {

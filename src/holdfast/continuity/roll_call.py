@@ -3,6 +3,7 @@
     domain.shop.roll    topic, nothing of it is kept: a question with `reply_to`
 
     {}                       how are you? Every part of the domain replies once, in JSON
+    {"server", "calls"}      the same, from a listener that tells which server it calls (`listener.server.server_claim`)
     {"answers": [number …]}  what did your server answer? Every listener replies for each of these transactions (`StoredAnswer`)
 
 Nobody can say how many should answer but the membership, which each listener tells: whoever asks compares. Answers come out of
@@ -13,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -53,15 +55,19 @@ def topic_of(domain: str) -> str:
 
 
 async def answer_for_ever(
-    client: Client, domain: str, describe: Callable[[], dict[str, Any]], show: Show | None = None
+    client: Client, domain: str, describe: Callable[[], dict[str, Any]], show: Show | None = None,
+    heard: Callable[[dict[str, Any]], None] | None = None,
 ) -> None:  # fmt: skip
-    """Answer every question until cancelled: with what `describe` says, or stored answers where there are some to `show`."""
+    """Answer every question until cancelled: with what `describe` says, or stored answers where there are some to `show`. `heard`
+    is told the question of another listener."""
     while True:
         try:
             async with client.subscribe(topic_of(domain)) as incoming:
                 async for event in incoming:
                     wanted = event.data.get("answers") if isinstance(event.data, dict) else None
                     if wanted is None:
+                        if heard is not None and isinstance(event.data, dict):
+                            heard(event.data)
                         await event.reply(describe())
                     elif show is not None:
                         for each in wanted[:ASKED_MAX]:
@@ -74,13 +80,24 @@ async def answer_for_ever(
             await asyncio.sleep(AGAIN_SECONDS)
 
 
-async def ask(client: Client, domain: str, wait: float = ANSWER_SECONDS) -> list[dict[str, Any]]:
-    """The descriptions of all parts that answer within `wait` seconds."""
+async def ask(
+    client: Client,
+    domain: str,
+    wait: float = ANSWER_SECONDS,
+    *,
+    question: dict[str, Any] | None = None,
+    until: Collection[str] | None = None,
+) -> list[dict[str, Any]]:
+    """The descriptions of all parts that answer within `wait` seconds, or `until` all listeners of these names have."""
     deadline = asyncio.get_running_loop().time() + wait
-    answers = [
-        msgspec.json.decode(each)
-        async for each in _replies(client, domain, {}, lambda: deadline - asyncio.get_running_loop().time())
-    ]
+    answers: list[dict[str, Any]] = []
+    async with aclosing(
+        _replies(client, domain, question or {}, lambda: deadline - asyncio.get_running_loop().time())
+    ) as replies:
+        async for each in replies:
+            answers.append(msgspec.json.decode(each))
+            if until is not None and {told.get("name") for told in answers if told.get("part") == "listener"}.issuperset(until):
+                break
     return sorted(answers, key=lambda each: (str(each.get("part")), str(each.get("name"))))
 
 
@@ -92,7 +109,7 @@ async def ask_answers(
     return [_decoder.decode(each) async for each in _replies(client, domain, asked, lambda: wait)]
 
 
-async def _replies(client: Client, domain: str, question: dict[str, Any], left: Callable[[], float]) -> AsyncIterator[bytes]:
+async def _replies(client: Client, domain: str, question: dict[str, Any], left: Callable[[], float]) -> AsyncGenerator[bytes]:
     """Ask, and wait for each reply as long as is `left`."""
     replies = await client.temporary_queue()
     await client.topic(topic_of(domain)).send(question, type=QUESTION, reply_to=replies.name)

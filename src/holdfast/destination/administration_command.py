@@ -28,6 +28,7 @@ class Create(Command, frozen=True):
     token: int = 0
     session: str = ""  # owns a temporary destination, which goes with it; only its client may receive from that
     is_unconfigured: bool = False  # it has the settings of a first use, and takes those of the first who gives some
+    revision: int = 0  # of its place in a cluster: ignored if a later one was applied; 0: in no cluster
 
 
 class Ensure(Command, frozen=True):
@@ -52,6 +53,7 @@ class Delete(Command, frozen=True):
     token: int = 0
     at_ms: int = 0
     is_forced: bool = True  # also where something waits, as in all commands written before this field
+    revision: int = 0  # as in `Create`
 
 
 class Purge(Command, frozen=True):

@@ -8,11 +8,13 @@ It never depends on who applies it or when.
     who issues it    commands                                                        fenced by epoch
     client manager   batch, confirm, release, reject, create, ensure, delete,        no: never ignored
                      configure, subscribe, subscribe like, ensure subscription, unsubscribe, attach,
-                     open producer, forget producer, part, commit, abandon, publish
-    primary          claim, detach, dead, carried, in hand, remove                   yes: an older epoch's are ignored
-                     (`detach` of a session that said goodbye comes from its client manager, with epoch 0: never ignored)
+                     open producer, forget producer, part, commit, abandon, publish,
+                     introduce, prepare, decision, final, complete, check
+    primary          claim, detach, dead, carried, in hand, remove, revoke           yes: an older epoch's are ignored
+                     (`detach`, `release` and `forget producer` come from a client manager, too, with epoch 0: never ignored)
 
-Commands whose answer depends on state carry `origin` and `token`: who waits for the answer, and for which question.
+Commands whose answer depends on state carry `origin` and `token`: who waits for the answer, and for which question. In a cluster
+they carry a `stamp` too, before the head, so that they count once however often and late they come.
 """
 
 from __future__ import annotations
@@ -36,6 +38,10 @@ from holdfast.destination.administration_command import (
     SubscribeLike,
     Unsubscribe,
 )
+from holdfast.destination.assembly_command import Abandon, Commit, Complete, Decision, Final, Part, Prepare, Publish, Settled
+from holdfast.destination.cluster_command import Check, Introduce, Revoke
+from holdfast.destination.stamp import KIND_MASK, STAMPED, Stamp
+from holdfast.destination.stamp import encode as encode_stamp
 from holdfast.errors import BadSetting, ProtocolError, TooLarge, UnknownVersion
 from holdfast.event.event import NOT_READABLE
 
@@ -50,27 +56,35 @@ __all__ = [
     "BatchCommand",
     "Buffer",
     "Carried",
+    "Check",
     "Claim",
     "Command",
     "Commit",
+    "Complete",
     "Configure",
     "Confirm",
     "Create",
     "Dead",
+    "Decision",
     "Delete",
     "Detach",
     "Ensure",
     "EnsureSubscription",
+    "Final",
     "ForgetProducer",
     "InHand",
+    "Introduce",
     "OpenProducer",
     "Part",
+    "Prepare",
     "Publish",
     "Purge",
     "Reject",
     "Release",
     "Remove",
+    "Revoke",
     "Settled",
+    "Stamp",
     "Subscribe",
     "SubscribeLike",
     "Unsubscribe",
@@ -141,6 +155,7 @@ class Release(Command, frozen=True):
     wait: Literal["", "back-off", "exact"] = ""  # a program said so, without a delay, or with one, which counts alone
     often_ms: int = 0  # events that came back often wait so long at least (see `queue`); 0: written before this field
     reason: str = ""
+    epoch: int = 0  # of a primary that releases for a receiver that died
 
 
 class Reject(Command, frozen=True):
@@ -186,6 +201,7 @@ class Detach(Command, frozen=True):
     epoch: int = 0
     origin: str = ""
     token: int = 0
+    link: int = 0  # of a session that was introduced: ignored if it has come by a later link; 0: by whatever link
 
 
 class OpenProducer(Command, frozen=True):
@@ -211,6 +227,7 @@ class ForgetProducer(Command, frozen=True):
     producer: str
     origin: str = ""
     token: int = 0
+    epoch: int = 0
 
 
 class Claim(Command, frozen=True):
@@ -221,6 +238,7 @@ class Claim(Command, frozen=True):
     node: str
     origin: str = ""
     token: int = 0
+    start: str = ""  # of the node's process: only this one may act on the claim
 
 
 class Carried(Command, frozen=True):
@@ -251,80 +269,6 @@ class Dead(Command, frozen=True):
     token: int = 0
 
 
-class Part(Command, frozen=True):
-    """A part of an assembly (rule 10), which is bigger than one command. Invisible until a `Commit` names the assembly.
-
-    With a destination, the payload is a batch for it, as in a `BatchCommand`. Without, it is a fragment of a large event's body.
-    The batch of a large event has that one event, with an empty body; `fragments` are the numbers (first, last) of the parts
-    that are its body, `fragment_bytes` long each but the last. Numbers count from 1; a part that comes twice counts once."""
-
-    KIND = 16
-    session: str
-    assembly: str
-    number: int
-    destination: str = ""
-    fragments: tuple[int, int] = (0, 0)
-    fragment_bytes: int = 0
-    large_bytes: int = 0
-    accepted_us: int = 0  # of a part with a batch, as in a `BatchCommand`
-    is_replay: bool = False  # dead events that are sent again on purpose: not deduplicated
-
-
-class Settled(msgspec.Struct, array_like=True, frozen=True):
-    """The positions of one backlog that a commit confirms."""
-
-    destination: str
-    subscription: str
-    ranges: bytes
-    delivered_up_to: int = 0
-
-
-class Commit(Command, frozen=True):
-    """Place parts 1 .. `parts` of an assembly in the order of their numbers and confirm what is listed: all, or nothing (B11).
-
-    Refused as a whole with TransactionAborted when a part is missing, a destination is gone, or something to be confirmed is
-    finished already. Said again by its session, it is answered as it was the first time."""
-
-    KIND = 17
-    session: str
-    assembly: str
-    parts: int
-    settled: list[Settled] = msgspec.field(default_factory=list)
-    client: str = ""
-    origin: str = ""
-    token: int = 0
-    at_ms: int = 0
-
-
-class Abandon(Command, frozen=True):
-    """An assembly will not be committed: its parts are let go. It need not exist. The payload may name more, if they are
-    stages."""
-
-    KIND = 18
-    session: str
-    assembly: str
-    epoch: int = 0
-    origin: str = ""
-    token: int = 0
-
-
-class Publish(Command, frozen=True):
-    """Place all parts of all these stages, in this order, unless the scope has published this number or a higher one.
-
-    A stage is an assembly without a session: `session`, in its parts and here, is "/" and its user. The payload is the stages, a
-    msgpack array of [name, parts].
-    """
-
-    KIND = 20
-    session: str
-    scope: str
-    number: int
-    client: str = ""
-    origin: str = ""
-    token: int = 0
-    at_ms: int = 0
-
-
 class InHand(Command, frozen=True):
     """The primary is about to hand these to a program. If both die then, these were delivered once more (rule 5)."""
 
@@ -340,7 +284,7 @@ KINDS: dict[int, type[Command]] = {
     for kind in (
         BatchCommand, Confirm, Release, Reject, Create, Delete, Subscribe, Unsubscribe, Attach, Detach, OpenProducer,
         ForgetProducer, Claim, Carried, Dead, Part, Commit, Abandon, Configure, Publish, InHand, Ensure, EnsureSubscription,
-        SubscribeLike, Remove, Purge,
+        SubscribeLike, Remove, Purge, Introduce, Prepare, Decision, Final, Complete, Revoke, Check,
     )
 }  # fmt: skip
 
@@ -348,7 +292,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decoders = {number: msgspec.msgpack.Decoder(kind).decode for number, kind in KINDS.items()}
 
 
-def encode(command: Command, payload: Buffer = b"") -> bytes:
+def encode(command: Command, payload: Buffer = b"", stamp: Stamp | None = None) -> bytes:
     """The bytes of a command. TooLarge when its head is too long; BadSetting for a value that cannot be written."""
     try:
         head = _encode(command)
@@ -356,12 +300,15 @@ def encode(command: Command, payload: Buffer = b"") -> bytes:
         raise BadSetting(
             f"a {type(command).__name__} command cannot be written ({problem}); give a smaller number, or valid text"
         ) from problem
+    kind = command.KIND
+    if stamp is not None:
+        head, kind = encode_stamp(stamp) + head, kind | STAMPED
     if len(head) > HEAD_BYTES_MAX:
         raise TooLarge(
             f"a {type(command).__name__} command has a head of {len(head)} bytes and may have {HEAD_BYTES_MAX}; say less at once",
             length=len(head),
         )
-    return b"".join((_LEAD.pack(command.KIND, len(head)), head, payload))
+    return b"".join((_LEAD.pack(kind, len(head)), head, payload))
 
 
 def accepted(command: BatchCommand | Part, payload: Buffer, at_us: int) -> bytes:
@@ -371,7 +318,7 @@ def accepted(command: BatchCommand | Part, payload: Buffer, at_us: int) -> bytes
 
 
 def kind_of(data: Buffer) -> int:
-    return data[0]
+    return data[0] & KIND_MASK
 
 
 def decode(data: Buffer) -> tuple[Command, memoryview]:
@@ -380,13 +327,17 @@ def decode(data: Buffer) -> tuple[Command, memoryview]:
     if len(view) < _LEAD_BYTES:
         raise ProtocolError(f"a command of {len(view)} bytes is shorter than its lead; the sender is broken")
     kind, length = _LEAD.unpack_from(view)
+    start, end = _LEAD_BYTES, _LEAD_BYTES + length
     decode_head = _decoders.get(kind)
+    if decode_head is None and kind & STAMPED:
+        kind &= KIND_MASK
+        decode_head = _decoders.get(kind)
+        start += 1 + view[start] if start < len(view) else 0
     if decode_head is None:
         raise UnknownVersion(f"command kind {kind} is not known to this release; upgrade it", kind=kind)
-    end = _LEAD_BYTES + length
     if end > len(view):
         raise ProtocolError(f"a command says its head has {length} bytes and ends before; the sender is broken", kind=kind)
     try:
-        return decode_head(view[_LEAD_BYTES:end]), view[end:]
+        return decode_head(view[start:end]), view[end:]
     except NOT_READABLE as problem:
         raise ProtocolError(f"the head of a {KINDS[kind].__name__} command cannot be read: {problem}", kind=kind) from problem

@@ -11,8 +11,11 @@ The modules of `applying` say what each command does; here is only the table of 
     verdict      confirm, release, reject, dead         attaching   sessions and their receivers
     epoch        claim, carried, in hand                committing  transactions and large events
     subscribing  subscribe, unsubscribe                 publishing  stages, and what is published of them
-    removing     subscriptions past a limit
+    removing     subscriptions past a limit             preparing   transactions over several managers
     ensuring     destinations and subscriptions that are made unless they are there
+
+In a cluster commands are stamped: one that comes again is answered again, and one that comes too late is dropped (see `origins`).
+One that would end what a prepared transaction needs is kept, and applied after its Final (see `waiting`).
 """
 
 from __future__ import annotations
@@ -28,20 +31,32 @@ from holdfast.destination.applying import (
     epoch,
     managing,
     placing,
+    preparing,
     publishing,
     purging,
     removing,
     subscribing,
     verdict,
 )
-from holdfast.destination.effect import Answer
+from holdfast.destination.applying.waiting import must_wait
+from holdfast.destination.effect import Answer, Checked
 from holdfast.destination.snapshots import restore as _restore
 from holdfast.destination.snapshots import snapshot as _snapshot
+from holdfast.destination.stamp import STAMPED, Stamp, stamp_of
+from holdfast.destination.state.cluster.transactions import WAITING_MAX
 from holdfast.destination.state.state import Effects, State
-from holdfast.errors import ProtocolError, Refused
+from holdfast.errors import HoldfastError, ProtocolError, Refused, Unavailable
 
 # (state, entry, command, payload, effects) -> the answer. All checks come before any change.
 Apply = Callable[[State, int, Any, memoryview, Effects], Any]
+
+
+def check(state: State, entry: int, command: commands.Check, payload: memoryview, effects: Effects) -> str:
+    """The digest of the state: every replica says it."""
+    digest = _snapshot.digest(state)
+    effects.append(Checked(entry, digest))
+    return digest
+
 
 APPLY: dict[type[commands.Command], Apply] = {
     commands.BatchCommand: placing.batch,
@@ -70,6 +85,13 @@ APPLY: dict[type[commands.Command], Apply] = {
     commands.Commit: committing.commit,
     commands.Abandon: committing.abandon,
     commands.Publish: publishing.publish,
+    commands.Prepare: preparing.prepare,
+    commands.Decision: preparing.decide,
+    commands.Final: preparing.finish,
+    commands.Complete: preparing.complete,
+    commands.Introduce: attaching.introduce,
+    commands.Revoke: attaching.revoke,
+    commands.Check: check,
 }
 
 
@@ -83,7 +105,20 @@ class Directory(State):
         command, payload = commands.decode(data)
         effects: Effects = []
         origin, token = getattr(command, "origin", ""), getattr(command, "token", 0)
+        stamp: Stamp | None = None
+        if data[0] & STAMPED:
+            stamp = stamp_of(data)
+            repeated = self.origins.repeated(stamp, origin, token)
+            if repeated is not None:
+                self.applied = entry
+                return repeated
+        value: Any
+        error: HoldfastError | None
         try:
+            if stamp is not None:
+                attaching.check_session(self, command)
+            if self.transactions.prepared and must_wait(self, command):
+                return self._wait(entry, data, stamp, origin, token)
             value, error = APPLY[type(command)](self, entry, command, payload, effects), None
         except Refused as refusal:
             if not origin and isinstance(refusal, ProtocolError):
@@ -94,7 +129,45 @@ class Directory(State):
             self.answers = {asked: said for asked, said in self.answers.items() if asked > entry}
         if origin:
             effects.append(Answer(origin, token, value, error))
+        if stamp is not None:
+            self.origins.remember(stamp, value, error)
+        if type(command) is commands.Final and self.transactions.waiting:
+            self._go_on(entry, effects)
         return effects
+
+    def _wait(self, entry: int, data: commands.Buffer, stamp: Stamp | None, origin: str, token: int) -> Effects:
+        """Keep a command until a Final. If too many wait, it is refused, to be said again later."""
+        self.applied = entry
+        if len(self.transactions.waiting) >= WAITING_MAX:
+            sentence = f"{WAITING_MAX} commands wait for transactions in doubt, and no more may; repeat it later"
+            error = Unavailable(sentence)
+            if stamp is not None:
+                self.origins.remember(stamp, None, error)
+            return [Answer(origin, token, None, error)] if origin else []
+        self.transactions.waiting.append((entry, bytes(data)))
+        if stamp is not None:
+            self.origins.remember_waiting(stamp)
+        return []
+
+    def _go_on(self, entry: int, effects: Effects) -> None:
+        """After a Final: apply the commands that need not wait any more, in their order."""
+        waiting, self.transactions.waiting = self.transactions.waiting, []
+        for came, data in waiting:
+            command, payload = commands.decode(data)
+            if must_wait(self, command):
+                self.transactions.waiting.append((came, data))
+                continue
+            value, error = None, None
+            done: Effects = []
+            try:
+                value = APPLY[type(command)](self, entry, command, payload, done)
+            except Refused as refusal:
+                error = refusal
+            effects.extend(done)
+            if origin := getattr(command, "origin", ""):
+                effects.append(Answer(origin, getattr(command, "token", 0), value, error))
+            if data[0] & STAMPED:
+                self.origins.remember(stamp_of(data), value, error)
 
     def snapshot(self) -> Iterator[bytes]:
         """The state at the moment of the call, in chunks. Commands applied while they are taken do not show."""

@@ -122,11 +122,33 @@ class WindowShortened(NamedTuple):
     window_ms: int
 
 
+class Locked(NamedTuple):
+    """A prepared transaction decides on these positions of a backlog: nobody is handed them before its Final."""
+
+    backlog: BacklogKey
+    ranges: Ranges
+
+
+class Unlocked(NamedTuple):
+    """A transaction was aborted: these positions of a backlog wait as before."""
+
+    backlog: BacklogKey
+    ranges: Ranges
+
+
+class Checked(NamedTuple):
+    """The digest of the state at an entry. Every member says it, a backup too."""
+
+    entry: int
+    digest: str
+
+
 class Claimed(NamedTuple):
-    """`node` is primary from here on."""
+    """`node` is primary from here on: the process with this start, as far as it was said."""
 
     epoch: int
     node: str
+    start: str = ""
 
 
 class Answer(NamedTuple):
@@ -153,6 +175,9 @@ Effect = (
     | Resembling
     | Configured
     | WindowShortened
+    | Locked
+    | Unlocked
+    | Checked
     | Claimed
     | Answer
 )

@@ -65,9 +65,16 @@ def check_temporary(name: str) -> None:
         raise BadName(f"temporary destination {name!r}: such a name begins with '{TEMPORARY}'; the server gives it", name=name)
 
 
-def temporary(kind: str, identifier: str) -> str:
-    """The name of a temporary destination. It says the kind: a program that replies to it knows only the name."""
-    return f"{TEMPORARY}{identifier}{_OF_TOPIC if kind == 'topic' else ''}"
+def temporary(kind: str, identifier: str, manager: str = "") -> str:
+    """The name of a temporary destination. It says the kind, and the message manager where there are several: a program that
+    replies to it knows only the name."""
+    return f"{TEMPORARY}{manager}{'/' if manager else ''}{identifier}{_OF_TOPIC if kind == 'topic' else ''}"
+
+
+def manager_of_temporary(name: str) -> str:
+    """The message manager that the name of a temporary destination says; "" where there is one alone."""
+    named, slash, _ = name.removeprefix(TEMPORARY).partition("/")
+    return named if slash else ""
 
 
 def is_temporary(name: str) -> bool:
@@ -81,6 +88,11 @@ def is_temporary_topic(name: str) -> bool:
 def is_pattern(name: str) -> bool:
     """Whether this is a pattern, as in the key of a backlog, and not the name of a destination."""
     return ":" in name
+
+
+def is_everywhere(name: str) -> bool:
+    """Whether this is at every message manager, where there are several: the dead queue, and what a pattern matches."""
+    return name == DEAD or is_pattern(name)
 
 
 def check_subscription(name: str, is_own: bool = False) -> None:

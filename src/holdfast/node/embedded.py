@@ -26,7 +26,7 @@ from holdfast.errors import BadSetting, JournalInUse, NotAJournal
 from holdfast.node import supervision
 from holdfast.node.background import shared_background
 from holdfast.node.node import Node
-from holdfast.node.settings import NodeSettings, journal_settings
+from holdfast.node.settings import NodeSettings, journal_settings, parse_managers
 from holdfast.wire import in_process_link, thread_link
 from holdfast.wire.link import Link
 
@@ -115,7 +115,7 @@ async def open_memory(name: str = "", **options: str) -> Embedded:
 
 
 async def _open_file(folder: str, options: Options) -> Node:
-    sizes = {name: value for name, value in options.items() if name != "create_on_use"}
+    sizes = {name: value for name, value in options.items() if name not in ("create_on_use", "managers")}
     # Former recipients were in the process that had the folder before, and are gone with it: none comes back.
     settings = _settings(options, journal=journal_settings(**sizes), start_grace_ms=0)
     _check_parent(Path(folder))
@@ -137,7 +137,8 @@ async def _open_memory(options: Options) -> Node:
 
 
 def _settings(options: Options, **others: Any) -> NodeSettings:
-    return NodeSettings(is_create_on_first_use=options.get("create_on_use") != "no", **others)
+    managers = parse_managers(options.get("managers", ""))
+    return NodeSettings(is_create_on_first_use=options.get("create_on_use") != "no", managers=managers, **others)
 
 
 async def _join(key: Key, options: Options, make: Callable[[], Coroutine[Any, Any, Node]]) -> Embedded:

@@ -27,7 +27,7 @@ from holdfast.destination.state.subscription import Match, key_of_topic, pattern
 from holdfast.errors import NoSuchPosition, NotAJournal, Refused
 from holdfast.event.batch import UnreadBatch
 from holdfast.event.extent import EVERYTHING, Bounds, Extent, ReadSlice
-from holdfast.node.administration import arguments
+from holdfast.node.administration import argument_reader, arguments
 from holdfast.node.identity import restored_in
 from holdfast.node.node import IDENTITY_FILE, JOURNAL_FOLDER
 from holdfast.node.reading.browse_pages import BrowsePages
@@ -167,7 +167,7 @@ class ObservedReading:
     ) -> Extent:
         """How far what waits goes, from a place (or the oldest that waits) on, within limits, cut into pieces."""
         wanted = {"start": start, "events_max": events_max, "bytes_max": bytes_max, "pieces": pieces}
-        asked = arguments.convert(arguments.Extent, {**self._asked, **wanted})
+        asked = argument_reader.convert(arguments.Extent, {**self._asked, **wanted})
         return Extent(**stepped(Extents(self._observer.directory, self._observer).extent(asked)))
 
     def slices(self, start: int, end: int, selector: str | None = None, within: Bounds = EVERYTHING) -> Iterator[ReadSlice]:

@@ -166,7 +166,7 @@ async def run_until_signal(opening: Awaitable[Server], ready: Callable[[Server],
     server = await opening
     # Made now, so that the first client with a selector need not wait for it.
     preparing = supervision.start(asyncio.to_thread(selector.prepare), "making the parser of selectors")
-    failing = supervision.start(server.node.messages.failed(), "waiting for a failure")
+    failing = supervision.start(server.node.failed(), "waiting for a failure")
     asked = supervision.start(_until(stop_asked), "waiting for a signal")
     try:
         loop.add_signal_handler(signal.SIGHUP, server.reload)
@@ -179,8 +179,8 @@ async def run_until_signal(opening: Awaitable[Server], ready: Callable[[Server],
         failing.cancel()
         asked.cancel()
         await server.close()
-    if server.node.messages.failure is not None:
-        raise server.node.messages.failure
+    if server.node.failure is not None:
+        raise server.node.failure
 
 
 async def _import_boot(boot: Callable[[], BootContents], clock: Clock, channel: Channel) -> None:

@@ -11,9 +11,15 @@ from holdfast.errors import BadSetting
 
 PORT_DEFAULT = 7400
 VIGIL_US_MAX = 10_000
+# Message managers of one process: it has one core.
+MANAGERS_MAX = 64
+# The name of a message manager: part of subjects of the bus, of folders, and of names of temporary destinations.
+_MANAGER = re.compile(r"[a-z0-9][a-z0-9-]{0,31}\Z")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\Z", re.IGNORECASE)
 # A journal that is smaller than usual allocates one part in so many at first, and keeps another one for upkeep.
 SMALL_PARTS = 16
+# A host has none of the characters that divide a URL; an IPv6 address stands in brackets.
+_ADDRESS = re.compile(r"(?:\[(?P<bracketed>[\w:.%]+)\]|(?P<host>[^\s\[\]:/?#@]*))(?::(?P<port>[0-9]{0,6}))?\Z", re.ASCII)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -48,14 +54,38 @@ def journal_settings(journal_size: str = "4G", reserve: str = "16M", segment_siz
     )
 
 
-def parse_address(text: str) -> tuple[str, int]:
-    """Host and port from `HOST:PORT`, `[::1]:PORT`, `HOST` or `:PORT`."""
-    host, colon, port = text.rpartition(":") if not text.endswith("]") else (text, "", "")
-    if not colon:
-        host, port = text, str(PORT_DEFAULT)
-    if not port.isdigit() or int(port) > 65_535:
-        raise BadSetting(f"address {text!r} has no valid port; write it like 127.0.0.1:{PORT_DEFAULT}", value=text)
-    return host.strip("[]") or "127.0.0.1", int(port)
+def parse_managers(text: str) -> tuple[str, ...]:
+    """The names of message managers from `2` (m1 and m2), or `east,west`; none from `1`, or nothing."""
+    if text.isdigit():
+        if not 1 <= int(text) <= MANAGERS_MAX:
+            raise BadSetting(f"managers {text} is not from 1 to {MANAGERS_MAX}", setting="managers")
+        return tuple(f"m{number}" for number in range(1, int(text) + 1)) if int(text) > 1 else ()
+    return tuple(each.strip() for each in text.split(",")) if text else ()
+
+
+def parse_address(text: str, option: str, *, port_default: int | None = None) -> tuple[str, int]:
+    """Host and port from `HOST:PORT`, `[::1]:PORT` or `:PORT`; from `HOST`, too, where a port is usual."""
+    found = _ADDRESS.match(text)
+    if not text or not found:
+        raise _bad_address(text, option, "is no address")
+    port = found["port"] if found["port"] is not None else port_default
+    if port is None:
+        raise _bad_address(text, option, "has no port")
+    if port == "" or int(port) > 65_535:
+        raise _bad_address(text, option, "has no valid port")
+    return found["bracketed"] or found["host"] or "127.0.0.1", int(port)
+
+
+def checked_advertised(text: str) -> str:
+    """An address as other machines are told it: it has a host, and a port that is not 0. No text: none is told."""
+    if text and (text.startswith(":") or parse_address(text, "--advertise")[1] == 0):
+        raise _bad_address(text, "--advertise", "cannot be reached by others")
+    return text
+
+
+def _bad_address(text: str, option: str, problem: str) -> BadSetting:
+    sentence = f"{option} {text!r:.80} {problem}; write HOST:PORT, as in 10.0.0.1:8080 or [::1]:8080"
+    return BadSetting(sentence, setting=option.lstrip("-"), value=text)
 
 
 @dataclass(frozen=True)
@@ -64,6 +94,11 @@ class NodeSettings:
 
     name: str = "holdfast"
     site: int = 0
+    # Several message managers in one process, each with a journal of its own, by their names; none: one alone (ADR 22).
+    managers: tuple[str, ...] = ()
+    # Where new destinations are placed among them: the manager of the first pattern that matches the name; otherwise the one with
+    # the fewest destinations.
+    placement: tuple[tuple[str, str], ...] = ()
     journal: JournalSettings = field(default_factory=JournalSettings)
     # A session whose link was lost keeps the events it holds for so long; then others get them.
     session_grace_ms: int = 5_000
@@ -120,6 +155,12 @@ class NodeSettings:
         return self.session_grace_ms if self.start_grace_ms is None else self.start_grace_ms
 
     def __post_init__(self) -> None:
+        if len(self.managers) == 1 or len(set(self.managers)) < len(self.managers) or not all(map(_MANAGER.match, self.managers)):
+            raise BadSetting(
+                f"managers {self.managers!r:.60} are not two or more different names of small letters, digits and '-'; leave "
+                "them out for one alone",
+                setting="managers",
+            )
         if not 1 <= self.assemblies_max <= 32:
             raise BadSetting(
                 f"assemblies_max {self.assemblies_max} is not from 1 to 32, half of what destinations remember",

@@ -1,23 +1,16 @@
 """The definition of a relay: its name, its journal, the upstreams, and the routes.
 
-    from holdfast.relay import Relay, RelayDefinition, Route, Upstream
+from holdfast.relay import Relay, RelayDefinition, Route, Upstream
 
-    RelayDefinition(
-        "berlin", "holdfast://127.0.0.1:7401",
-        {"head": Upstream("holdfast://head:7400")},
-        {"alerts": Route(upstream="head", topic="alerts.**", to="branch.berlin.**", mode="end-to-end")},
-    )
-
-Names that the relay makes, here NAME of the relay and ROUTE:
-
-    relay.NAME.ROUTE         the durable subscription upstream, with a digest of what it asks for: another question, another one
-    relay.NAME.ROUTE.marks   the topic of marks, in the local journal
-    relay.NAME.replies       the queue of replies, in the local journal
+RelayDefinition(
+    "berlin", "holdfast://127.0.0.1:7401",
+    {"head": Upstream("holdfast://head:7400")},
+    {"alerts": Route(upstream="head", topic="alerts.**", to="branch.berlin.**", mode="end-to-end")},
+)
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
@@ -30,12 +23,12 @@ from holdfast.destination import name as names
 from holdfast.destination.settings import duration_ms
 from holdfast.errors import BadSetting, HoldfastError
 from holdfast.event.event import PRIORITY_MAX, PropertyValue, check_properties
+from holdfast.relay import names as own_names
 from holdfast.relay.machines.duties import Mode
 from holdfast.relay.machines.renaming import Renaming
 from holdfast.relay.machines.rules import Window
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}\Z")
-_DIGEST = re.compile(r"[0-9a-f]{8}\Z")
 _RECIPIENT = "{recipient}"
 WAITING_MAX = 100_000
 HOPS_MAX = 16
@@ -117,6 +110,11 @@ class Route(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         """A rule changes the events themselves, so that batches are opened."""
         return bool(self.add) or self.ttl is not None
 
+    def leaves_out(self, destination: str) -> bool:
+        """Topics of relays, such as those of marks, do not pass by a wildcard of all topics: two relays that face each other
+        would pass on the marks of each other, each with a mark of its own, for ever."""
+        return destination.startswith(own_names.PREFIX) and not self.source.startswith(own_names.PREFIX)
+
     def renaming(self) -> Renaming:
         return Renaming(self.source, self.to, is_regex=bool(self.regex))
 
@@ -133,8 +131,13 @@ class RelayDefinition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     password_env: str = ""  # the environment variable that has the password of the user in `local`
 
     @property
+    def is_embedded(self) -> bool:
+        """Its journal is in its own process."""
+        return self.local.startswith(("file:", "memory:"))
+
+    @property
     def replies(self) -> str:
-        return f"relay.{self.name}.replies"
+        return own_names.replies_queue(self.name)
 
     def lines(self) -> dict[str, Route]:
         """The routes, with one for each recipient in mode `each`: `alerts.pager`."""
@@ -147,21 +150,18 @@ class RelayDefinition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return made
 
     def marks_topic(self, line: str) -> str:
-        return f"relay.{self.name}.{line}.marks"
+        return own_names.marks_topic(self.name, line)
 
     def subscription(self, line: str, route: Route, selector: str) -> str:
         """The name of the upstream subscription: another question has another one, so that what waits in the first is kept."""
-        asked = "\n".join((route.topic, route.regex, selector)).encode()
-        return f"{self.subscription_stem(line)}{hashlib.sha256(asked).hexdigest()[:8]}"
+        return own_names.subscription(self.name, line, route.topic, route.regex, selector)
 
     def subscription_stem(self, line: str) -> str:
-        return f"relay.{self.name}.{line}."
+        return own_names.subscription_stem(self.name, line)
 
     def line_of(self, subscription: str) -> str | None:
         """The line that an upstream subscription is of, by its name; None if it is not of this relay."""
-        prefix = f"relay.{self.name}."
-        line, dot, digest = subscription.removeprefix(prefix).rpartition(".")
-        return line if subscription.startswith(prefix) and dot and _DIGEST.match(digest) else None
+        return own_names.route_of(self.name, subscription)
 
     def is_of_former_recipient(self, line: str) -> bool:
         """Whether a line is that of a recipient that its route names no longer."""

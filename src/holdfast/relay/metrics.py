@@ -24,7 +24,7 @@ METRICS = {
     "confirmed": ("counter", "Events whose confirm upstream has applied."),
     "rejected": ("counter", "Events that died here and were rejected upstream."),
     "sampled": ("counter", "Events that sampling left out."),
-    "looped": ("counter", "Events that came from here, or had passed too many relays."),
+    "looped": ("counter", "Events that came from here, had passed too many relays, or were a relay's own."),
     "waiting_upstream": ("gauge", "Events that wait upstream."),
     "waiting_here": ("gauge", "Events that wait for their recipients here, and upstream for these."),
     "marks": ("gauge", "Marks that are kept."),
@@ -50,7 +50,7 @@ class RelayCollector(Collector):
 
 def serve(relay: Relay, address: str) -> int:
     """Answer HTTP at an address, in a thread of its own; return the port."""
-    host, port = parse_address(address)
+    host, port = parse_address(address, "--metrics")
     registry = CollectorRegistry()
     registry.register(RelayCollector(relay))
     try:

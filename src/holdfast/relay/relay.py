@@ -14,32 +14,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Coroutine
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from holdfast.client.client import Client, connect
+from holdfast.client.client import Client
 from holdfast.client.url import without_password
-from holdfast.errors import HoldfastError, NoReply, Unavailable
-from holdfast.relay import definition_file
+from holdfast.errors import HoldfastError, Unavailable
+from holdfast.relay import definition_file, gone_routes, report
+from holdfast.relay.clients import local_client, upstream_client
 from holdfast.relay.definition import RelayDefinition, checked
 from holdfast.relay.errors import Restored
+from holdfast.relay.gone_routes import GoneRoute
 from holdfast.relay.line.line import Line
 from holdfast.relay.line.together import until_one_ends
+from holdfast.relay.log_forwarder import LogForwarder
+from holdfast.relay.machines.catching_up import CatchingUp
 from holdfast.relay.replies import Replies
 
 log = logging.getLogger("holdfast.relay")
 
 PAUSE_FIRST_S = 0.2
 PAUSE_LONGEST_S = 10.0
-# How often a relay looks how much waits upstream, and tells how it catches up.
+# How often a relay looks how much waits upstream, and which subscriptions there are of routes that are gone.
 LAG_EVERY_S = 2.0
-PROGRESS_EVERY_S = 10.0
-CATCHING_UP_MIN = 10_000
-# A relay that runs answers at once.
-ANSWER_S = 3.0
+GONE_EVERY_S = 60.0
 
 
 class Relay:
@@ -50,7 +50,9 @@ class Relay:
         self._upstreams: dict[str, Client] = {}  # those that are connected
         self._lines: dict[str, Line] = {}
         self._problems: dict[str, str] = {}  # of upstreams that cannot be reached
+        self._gone: dict[str, list[GoneRoute]] = {}  # by upstream
         self._replies: Replies | None = None
+        self._log_forwarder: LogForwarder | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     @classmethod
@@ -61,13 +63,15 @@ class Relay:
     async def open(self) -> Self:
         """Open the local journal, and begin."""
         definition = self.definition
-        password = os.environ.get(definition.password_env) if definition.password_env else None
-        self._local = await connect(definition.local, name=f"relay {definition.name}", password=password).open()
+        self._local = await local_client(definition).open()
+        if not definition.is_embedded:
+            self._log_forwarder = LogForwarder(self._local, f"relay {definition.name}")
+            self._start("log", self._log_forwarder.run())
         self._replies = Replies(definition.replies, self._local, self._upstreams)
         self._start("replies", self._replies.run())
-        can_ask: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        answering = self._start("answers about itself", self._answer(self._local, can_ask))
-        await asyncio.wait({can_ask, answering}, return_when=asyncio.FIRST_COMPLETED)
+        can_ask = asyncio.Event()
+        self._start("answers about itself", report.answer_for_ever(self._local, definition.name, self.status, can_ask.set))
+        await can_ask.wait()
         for name in definition.upstreams:
             self._start(f"upstream {name}", self._keep(name, self._local))
         return self
@@ -94,6 +98,8 @@ class Relay:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._log_forwarder is not None:
+            await self._log_forwarder.finish()
         for client in (*self._upstreams.values(), self._local):
             if client is not None:
                 try:
@@ -113,7 +119,7 @@ class Relay:
         """Connect to an upstream, and let its lines work."""
         client = await self._connected(name)
         self._upstreams[name] = client
-        await self._tidy(name, client)
+        self._problems.pop(name, None)
         lines = [
             Line(line, route, self.definition, local, client)
             for line, route in self.definition.lines().items()
@@ -121,35 +127,31 @@ class Relay:
         ]
         self._lines |= {line.name: line for line in lines}
         await until_one_ends(
+            gone=self._tell_gone(name, client),
+            answers=report.answer_for_ever(client, self.definition.name, self.status, lambda: None),
             **{f"route {line.name}": self._work(line) for line in lines},
             **{f"lag of {line.name}": self._tell_lag(line) for line in lines},
         )
 
-    async def _tidy(self, name: str, client: Client) -> None:
-        """Delete subscriptions of recipients that are named no more (mode `each`), and tell of those of routes that are gone."""
-        for each in await client.subscriptions():
-            line = self.definition.line_of(each["name"])
-            if line is None or line in self.definition.lines():
-                continue
-            pattern = each.get("pattern")
-            topic, regex = (None, pattern) if each.get("match") == "regex" and pattern else (pattern or each.get("topic"), None)
-            if self.definition.is_of_former_recipient(line):
-                await client.delete_subscription(topic, each["name"], regex=regex, force=True, missing_ok=True)
-                log.info("recipient %s is no longer named: its subscription at %s is deleted", line, name)
-            elif self.definition.routes.get(line) is None:
-                log.warning(
-                    "there is no route %s any more, and its subscription at %s holds %d events; if nobody needs them: "
-                    "holdfast subscription delete '%s' %s --force",
-                    line, name, each.get("waiting", 0), topic or regex, each["name"],
-                )  # fmt: skip
+    async def _tell_gone(self, name: str, client: Client) -> None:
+        """Look again and again for subscriptions of routes that are gone: they hold events for nobody."""
+        told: set[str] = set()
+        while True:
+            try:
+                self._gone[name] = await gone_routes.delete_former_recipients(self.definition, name, client)
+            except HoldfastError as problem:
+                log.info("routes that are gone cannot be looked for at %s: %s", name, problem)
+            for each in self._gone.get(name, ()):
+                if each.subscription not in told:
+                    log.warning("%s", each.sentence())
+                    told.add(each.subscription)
+            await asyncio.sleep(GONE_EVERY_S)
 
     async def _connected(self, name: str) -> Client:
-        upstream = self.definition.upstreams[name]
-        password = os.environ.get(upstream.password_env) if upstream.password_env else None
         pause_s = PAUSE_FIRST_S
         while True:
             try:
-                return await connect(upstream.url, name=f"relay {self.definition.name}", password=password).open()
+                return await upstream_client(self.definition, name).open()
             except HoldfastError as problem:
                 if self._problems.get(name) != problem.sentence:
                     log.warning("upstream %s cannot be used, and is tried again: %s", name, problem)
@@ -169,8 +171,7 @@ class Relay:
 
     async def _tell_lag(self, line: Line) -> None:
         """Look how much waits upstream, and tell how a route catches up."""
-        loop = asyncio.get_running_loop()
-        told_s, most = 0.0, 0
+        loop, catching_up = asyncio.get_running_loop(), CatchingUp()
         while True:
             await asyncio.sleep(LAG_EVERY_S)
             try:
@@ -178,56 +179,35 @@ class Relay:
             except HoldfastError:
                 line.figures.waiting_upstream = None
                 continue
-            most = max(most, waiting) if waiting >= CATCHING_UP_MIN else 0
-            if most and loop.time() - told_s >= PROGRESS_EVERY_S:
-                told_s, rate = loop.time(), line.figures.rate
-                left = f", {waiting / rate:,.0f} s left" if rate else ""
-                log.info("route %s catches up: %s events wait upstream, %.0f events/s%s", line.name, f"{waiting:,}", rate, left)
+            if told := catching_up.look(waiting, line.figures.rate, loop.time()):
+                log.info("route %s %s", line.name, told)
 
     # --- what it says about itself -----------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        """How each route fares: lag, rate, mode, counts, and what holds it back."""
-        replies = self._replies
+        """How each route fares: lag, rate, mode, counts, and what holds it back; and what the relay is linked to."""
+        replies, local = self._replies, self._local
         return {
             "relay": self.definition.name,
             "local": without_password(self.definition.local),
+            "is_linked": local is not None and local.is_linked,
+            "upstreams": [self._described_upstream(name) for name in self.definition.upstreams],
             "routes": [self._described(name) for name in self.definition.lines()],
+            "gone_routes": [each.described() for gone in self._gone.values() for each in gone],
             "replies_passed": replies.passed if replies is not None else 0,
             "replies_unheard": replies.unheard if replies is not None else 0,
         }
+
+    def _described_upstream(self, name: str) -> dict[str, Any]:
+        client, url = self._upstreams.get(name), without_password(self.definition.upstreams[name].url)
+        is_linked = client is not None and client.is_linked
+        problem = "" if is_linked else self._problems.get(name, "the link was lost" if client is not None else "connecting")
+        return {"upstream": name, "url": url, "is_linked": is_linked, "problem": problem}
 
     def _described(self, name: str) -> dict[str, Any]:
         route, line = self.definition.lines()[name], self._lines.get(name)
         told = {"route": name, "from": route.upstream, "source": route.source, "to": route.to or route.source, "mode": route.mode}
         if line is None:
-            return {**told, "held_back": self._problems.get(route.upstream, "connecting")}
+            problem = self._problems.get(route.upstream, "")
+            return {**told, "held_back": problem or "connecting", "last_error": problem}
         return {**told, **line.figures.described()}
-
-    async def _answer(self, local: Client, can_ask: asyncio.Future[None]) -> None:
-        """Answer those who ask how the relay fares: `holdfast relay status`."""
-        async with local.session(name="relay status") as session, session.subscribe(ask_topic(self.definition.name)) as incoming:
-            can_ask.set_result(None)
-            async for event in incoming:
-                event.confirm()
-                try:
-                    await event.reply(self.status())
-                except HoldfastError as problem:
-                    log.info("who asked for the status is gone: %s", problem)
-
-
-def ask_topic(relay: str) -> str:
-    return f"relay.{relay}.ask"
-
-
-async def ask_status(client: Client, relay: str, timeout: float = ANSWER_S) -> dict[str, Any]:
-    """Ask a relay, over its journal, how it fares. Unavailable if it does not answer."""
-    try:
-        answer = await client.topic(ask_topic(relay)).request(timeout=timeout)
-    except NoReply as problem:
-        raise Unavailable(
-            f"relay {relay!r} does not answer: it does not run, or cannot reach its journal at {client.url}; start it with "
-            "holdfast relay --config"
-        ) from problem
-    found: dict[str, Any] = answer.data
-    return found

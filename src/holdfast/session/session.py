@@ -75,8 +75,10 @@ def stages_of(id: str) -> str:
 
 
 class Session:
-    def __init__(self, id: str, name: str, window: int) -> None:
+    def __init__(self, id: str, name: str, window: int, channel: str = "") -> None:
+        """`channel`: that of the message manager that it belongs to; "" where there is one alone."""
         self.id = id
+        self.channel = channel
         self.name = name[:NAME_LENGTH_MAX]
         self.rights: Rights | None = None  # everyone may do everything
         self.on_denied: Callable[[str, str, str], None] = lambda user, action, destination: None

@@ -52,6 +52,7 @@ from holdfast.wire.frame import (
     ReceiverClosed,
     Send,
     SessionOpened,
+    SessionSuspended,
     Settle,
     Welcome,
 )
@@ -85,7 +86,7 @@ _OF_CLIENTS = (
 )  # fmt: skip
 _OF_SERVERS = (
     SessionOpened, Receipted, Deliver, Answered, Failed, ReceiverClosed, PressureChanged, Ping, Pong,
-    Browsed, Fragment, DestinationPressure,
+    Browsed, Fragment, DestinationPressure, SessionSuspended,
 )  # fmt: skip
 
 TABLE: dict[tuple[State, Role], dict[type[Message], State]] = {

@@ -19,7 +19,8 @@ opaque here (a batch command, or batches). A frame longer than the limit of the 
     CloseSession ──────────────────────────────────────▶ Answered
     Goodbye ◀──────────────────────────────────────────▶ Goodbye
                                                          ReceiverClosed, PressureChanged,
-                                                         DestinationPressure (without a question)
+                                                         DestinationPressure, SessionSuspended
+                                                         (without a question)
 
 Every question carries a token, unique in its session; the answer repeats it. Nothing is answered twice.
 """
@@ -64,6 +65,7 @@ from holdfast.wire.message import (
     ReceiverClosed,
     Send,
     SessionOpened,
+    SessionSuspended,
     Settle,
     Welcome,
 )
@@ -110,6 +112,7 @@ __all__ = [
     "ReceiverClosed",
     "Send",
     "SessionOpened",
+    "SessionSuspended",
     "Settle",
     "SettledPart",
     "Slice",
@@ -122,7 +125,7 @@ KINDS: dict[int, type[Message]] = {
         Hello, Welcome, OpenSession, SessionOpened, CloseSession, OpenProducer, Send, Receipted, Attach, Credit,
         Deliver, Settle, DetachReceiver, Manage, Answered, Failed, ReceiverClosed, PressureChanged, Ping, Pong,
         Goodbye, ForgetProducer, Browse, Browsed, Part, Commit, Abandon, ReadFragment, Fragment, DestinationPressure,
-        Publish,
+        Publish, SessionSuspended,
     )
 }  # fmt: skip
 

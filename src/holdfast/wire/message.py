@@ -49,6 +49,7 @@ class Welcome(Message, frozen=True):
     now_ms: int = 0  # the server's time, ms since 1970; 0: it does not tell
     incarnation: str = ""  # of its channel: sessions, positions and sequences of another one mean nothing here; "": not told
     has_users: bool = True  # False: it asks nobody who they are. A server that does not tell may have some
+    channels: list[str] = []  # of its message managers, the one at home first; none where there is one alone
     local: str = ""  # the name of its local socket, for clients on its machine; "": it has none, or asks who they are
     heard_from: str = ""  # the client's address, as the server sees it: another than its own if something is between them
 
@@ -56,7 +57,8 @@ class Welcome(Message, frozen=True):
 class OpenSession(Message, frozen=True):
     """`resume` is the id of the session when the link was lost; "" for a new one.
 
-    A session that is not `is_resumable` is given up at once when its link is lost.
+    A session that is not `is_resumable` is given up at once when its link is lost. It belongs to one message manager, that of
+    `channel`: all that it sends, receives and asks is there (ADR 22). "": the one at home.
     """
 
     KIND = 3
@@ -64,6 +66,7 @@ class OpenSession(Message, frozen=True):
     name: str = ""
     resume: str = ""
     is_resumable: bool = True
+    channel: str = ""
 
 
 class SessionOpened(Message, frozen=True):
@@ -72,6 +75,8 @@ class SessionOpened(Message, frozen=True):
     session: str  # the session's id
     first_id: bytes  # 16 bytes: the client counts its event ids up from here (32 bits of counter)
     is_resumed: bool
+    channel: str = ""  # that of its message manager, as positions name it; "" where there is one alone
+    incarnation: str = ""  # of this channel, where there are several; the Welcome tells that of one alone
 
 
 class CloseSession(Message, frozen=True):
@@ -117,6 +122,7 @@ class Receipted(Message, frozen=True):
     copies: int
     is_synced: bool
     repeated: tuple[tuple[int, int, int], ...] = ()
+    channel: str = ""  # in which the entry is; "" where there is one alone
 
 
 class Attach(Message, frozen=True):
@@ -162,6 +168,7 @@ class Deliver(Message, frozen=True):
     receiver: int
     slices: list[Slice]
     is_careful: bool = False  # one event at a time: a program may have died of one; Credit asks for the next
+    channel: str = ""  # of the positions; "" where there is one alone
 
 
 class Settle(Message, frozen=True):
@@ -184,6 +191,7 @@ class Settle(Message, frozen=True):
     handed: int = 0  # as in Credit
     wait: Literal["", "back-off", "exact"] = ""  # of a release that the program said: without a delay, or with one
     death: str = ""  # of a reject: the code of a death elsewhere, such as "expired"; an older server takes it for rejected
+    channel: str = ""  # of the positions; "" where there is one alone
 
 
 class DetachReceiver(Message, frozen=True):
@@ -344,6 +352,7 @@ class ReadFragment(Message, frozen=True):
     index: int  # from 0 on; answered with Fragment
     destination: str = ""  # or a pattern, as in Browse
     subscription: str = ""
+    channel: str = ""  # of the position; "" where there is one alone
 
 
 class Fragment(Message, frozen=True):
@@ -362,6 +371,13 @@ class Publish(Message, frozen=True):
     scope: str
     number: int
     stages: list[tuple[str, int]]  # name, parts
+
+
+class SessionSuspended(Message, frozen=True):
+    """The message manager of this session has another primary, which does not know what the session holds: resume it, under a new
+    number. What was said to it and is not answered may have been done."""
+
+    KIND = 32
 
 
 class DestinationPressure(Message, frozen=True):

@@ -133,3 +133,17 @@ def test_names_are_plain(name: str) -> None:
 def test_a_definition_that_cannot_be_read_is_refused() -> None:
     with pytest.raises(BadSetting, match="no definition of a domain"):
         domain.decode(b'{"name": 1}')
+
+
+@pytest.mark.parametrize(
+    ("headers", "told"),
+    [
+        ([], ""),
+        ([(b"transfer-encoding", b"Chunked ")], ""),
+        ([(b"transfer-encoding", b"gzip, chunked")], "gzip, chunked"),
+        ([(b"transfer-encoding", b"gzip"), (b"transfer-encoding", b"chunked")], "gzip, chunked"),
+        ([(b"transfer-encoding", b"chunked, chunked")], "chunked, chunked"),
+    ],
+)
+def test_a_body_in_a_coding_other_than_chunked_is_not_understood(headers: request.Headers, told: str) -> None:
+    assert request.unknown_coding(headers) == told

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.channel.journal.settings import JournalSettings
 from holdfast.errors import BadSetting
-from holdfast.node.settings import NodeSettings, parse_address, parse_size
+from holdfast.node.settings import NodeSettings, checked_advertised, parse_address, parse_size
 
 
 @pytest.mark.parametrize(
@@ -33,13 +33,37 @@ def test_what_is_not_a_size_is_refused_with_an_example(text: str) -> None:
     ],
 )
 def test_an_address_has_a_host_and_a_port_with_defaults(text: str, address: tuple[str, int]) -> None:
-    assert parse_address(text) == address
+    assert parse_address(text, "--listen", port_default=7400) == address
 
 
-@pytest.mark.parametrize("text", ["host:", "host:abc", "host:70000"])
+@pytest.mark.parametrize("text", ["host:", "host:70000", ":", "[::1]:"])
 def test_a_bad_port_is_refused(text: str) -> None:
-    with pytest.raises(BadSetting, match="port"):
-        parse_address(text)
+    with pytest.raises(BadSetting, match=r"--listen .* has no valid port; write HOST:PORT"):
+        parse_address(text, "--listen", port_default=7400)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "host:abc", "a b:80", "http://host:80", "host:80/x", "::1", "::1:80", "[::1", "host:-1", "user@host:80"]
+)
+def test_text_that_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(BadSetting, match=r"--listen .* is no address; write HOST:PORT"):
+        parse_address(text, "--listen", port_default=7400)
+
+
+@pytest.mark.parametrize("text", ["nonsense", "[::1]"])
+def test_a_host_alone_is_refused_where_no_port_is_usual(text: str) -> None:
+    with pytest.raises(BadSetting, match="has no port"):
+        parse_address(text, "--listen")
+
+
+@pytest.mark.parametrize("text", ["foo", ":80", "foo:0", "http://foo:80"])
+def test_an_address_that_nobody_can_reach_is_not_told_to_others(text: str) -> None:
+    with pytest.raises(BadSetting, match=r"--advertise .*; write HOST:PORT"):
+        checked_advertised(text)
+
+
+def test_an_advertised_address_is_passed_on_as_it_is() -> None:
+    assert [checked_advertised(each) for each in ("", "foo:80", "[::1]:80")] == ["", "foo:80", "[::1]:80"]
 
 
 def test_an_unknown_setting_is_refused_with_the_ones_there_are() -> None:
@@ -69,7 +93,7 @@ def test_after_a_start_sessions_may_come_back_for_as_long_as_after_a_lost_link_u
 def test_a_limit_that_the_journal_could_never_hold_is_refused_with_the_size_that_it_needs() -> None:
     small = JournalSettings(size_bytes=256 << 20)
 
-    with pytest.raises(BadSetting, match="--journal-size") as refused:
+    with pytest.raises(BadSetting, match=r"--journal-size") as refused:
         NodeSettings(journal=small, large_bytes_max=400 << 20).check_large()
     needed = int(re.findall(r"--journal-size (\d+)M", refused.value.sentence)[0]) << 20
 

@@ -43,6 +43,7 @@ from holdfast.wire.frame import (
     ReceiverClosed,
     Send,
     SessionOpened,
+    SessionSuspended,
     Settle,
     Welcome,
 )
@@ -57,6 +58,7 @@ EXAMPLES: list[Message] = [
     Browse(1, "q"), Browsed(1, [], 0, True), Part(1), Commit(1, "a", 0), Abandon(1, "a"), ReadFragment(1, 1, 1, 0), Fragment(1),
     Publish(1, "q", 0, [("s", 1)]),
     DestinationPressure("q", True),
+    SessionSuspended(),
 ]  # fmt: skip
 BOTH: set[type[Message]] = {Ping, Pong, Goodbye}
 OF_CLIENT: set[type[Message]] = BOTH | {
@@ -65,6 +67,7 @@ OF_CLIENT: set[type[Message]] = BOTH | {
 }  # fmt: skip
 OF_SERVER: set[type[Message]] = BOTH | {
     SessionOpened, Receipted, Deliver, Answered, Failed, ReceiverClosed, PressureChanged, Browsed, Fragment, DestinationPressure,
+    SessionSuspended,
 }  # fmt: skip
 ALLOWED: dict[tuple[State, Role], set[type[Message]]] = {
     (State.SILENT, Role.CLIENT): {Hello, Goodbye},

@@ -7,18 +7,20 @@
     keep = 5
 
 A line of a file is synced to disk before its alert is confirmed. After a kill between the two it is written again: lines can be
-there twice, with the same id.
+there twice, with the same id. A kill in the middle of a line leaves a piece of it: the next write takes the piece away, since its
+alert was not confirmed and is written again. Programs that share a file take turns by a kernel lock on it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import msgspec
 
@@ -33,6 +35,7 @@ SOCKETS = {"syslog": "/dev/log", "journald": "/run/systemd/journal/socket"}
 # Of RFC 5424.
 SEVERITY = {"info": 6, "warning": 4, "error": 3, "critical": 2}
 FACILITY_DAEMON = 3
+BLOCK_BYTES = 1 << 16
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
 
@@ -81,7 +84,9 @@ class Log(Action):
         try:
             if most and file.exists() and file.stat().st_size + len(lines) > most:
                 self._rotate(file)
-            with file.open("ab") as log:
+            with file.open("a+b") as log:
+                fcntl.flock(log, fcntl.LOCK_EX)
+                _remove_torn_line(log)
                 log.write(lines)
                 log.flush()
                 os.fsync(log.fileno())
@@ -120,3 +125,23 @@ class Log(Action):
 
     def describe(self, alert: Alert) -> str:
         return f"write to {self.settings.file or self.settings.to}: {self._line(alert)}"
+
+
+def _remove_torn_line(log: BinaryIO) -> None:
+    """Cut the file after its last line break, if it ends with a piece of a line."""
+    end = log.seek(0, os.SEEK_END)
+    if not end:
+        return
+    log.seek(end - 1)
+    if log.read(1) == b"\n":
+        return
+    whole = end
+    while whole:
+        start = max(0, whole - BLOCK_BYTES)
+        log.seek(start)
+        found = log.read(whole - start).rfind(b"\n")
+        if found >= 0:
+            log.truncate(start + found + 1)
+            return
+        whole = start
+    log.truncate(0)

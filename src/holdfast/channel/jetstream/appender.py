@@ -1,16 +1,19 @@
-"""The appender: sends commands in the order of the calls, and takes their acknowledgements.
+"""The appender: sends commands, takes their acknowledgements, and repeats what was not taken, through an election if need be.
 
-    append ─▶ waiting ─▶ │ window: sent, not acknowledged │ ─▶ receipt, refusal, or LinkLost after `timeout_ms`
+    append ─▶ send_window ─▶ publish ─▶ receipt, refusal, or LinkLost after `append_timeout_ms`
+                  ▲                 │
+                  └── not taken ◀───┘   the same command with the same id: the servers store it once
 
-One task publishes, so that the order of the calls is the order on the connection and in the stream. Nothing is sent a second time
-here: an unanswered command may be in the stream, and only the sequence of its producer (which the machine checks) makes repeating
-it safe. After three silences in a row the client connects again: a server that is cut off from its peers would never answer.
+`machines/send_window` decides what is sent when; this module sends it. One task publishes, so that the order of its decisions
+is the order on the connection. nats-py keeps nothing to send later (`pending_size=-1`): while there is no connection, publishing
+fails at once, and the window tries again. After three silences in a row the client connects elsewhere: a server that is cut off
+from its peers would never answer.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import secrets
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -18,24 +21,28 @@ import msgspec
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from holdfast.channel.channel import Receipt
-from holdfast.channel.jetstream.nats_errors import FOREIGN, not_answered, refused, translate
-from holdfast.channel.jetstream.settings import JetStreamSettings, Names
+from holdfast.channel.channel import Purpose, Receipt
+from holdfast.channel.jetstream.machines.send_window import Limits, SendWindow
+from holdfast.channel.jetstream.machines.tail_judge import TailJudge
+from holdfast.channel.jetstream.nats_errors import FOREIGN, IN_PROCESS, not_answered, not_taken, refused, translate
+from holdfast.channel.jetstream.settings import (
+    FRAGMENTS_BYTES_MAX,
+    JetStreamSettings,
+    Names,
+    checksum_of,
+    message_headers,
+    message_id,
+)
 from holdfast.errors import Blocked, Closed, HoldfastError, OutcomeUnknown, Unreachable
 
-SILENCES_MAX = 3
 _DOING = "appending a command"
 
 
-class _Waiting(NamedTuple):
-    command: bytes
+class _Command(NamedTuple):
+    bytes: bytes
     future: asyncio.Future[Receipt]
-
-
-class _Sent(NamedTuple):
-    future: asyncio.Future[Receipt]
-    length: int
-    deadline: float
+    checksum: int
+    known_when_put: int  # its number will be higher
 
 
 class _Refusal(msgspec.Struct):
@@ -53,28 +60,42 @@ _decoder = msgspec.json.Decoder(_Acknowledgement)
 
 
 class Appender:
-    """`accepted` is called with an entry's number and length before its future is answered."""
+    """`accepted` is called with an entry's number and length before its future is answered; `damaged` with what is wrong."""
 
     def __init__(
-        self, connection: Client, names: Names, settings: JetStreamSettings, accepted: Callable[[int, int], None]
+        self,
+        connection: Client,
+        names: Names,
+        settings: JetStreamSettings,
+        judge: TailJudge,
+        accepted: Callable[[int, int], None],
+        damaged: Callable[[str], HoldfastError],
     ) -> None:
         self._connection = connection
         self._names = names
         self._settings = settings
+        self._judge = judge
         self._accepted = accepted
+        self._damaged = damaged
         self._loop = asyncio.get_running_loop()
         self._inbox = connection.new_inbox()
-        self._headers = {"Nats-Expected-Stream": names.stream}
-        self._waiting: deque[_Waiting] = deque()
-        self._waiting_bytes = 0
-        self._sent: dict[str, _Sent] = {}  # by token; oldest first, so that deadlines ascend
-        self._sent_bytes = 0
+        self._id = secrets.token_hex(4)
+        self._commands: dict[int, _Command] = {}
         self._tokens = 0
-        self._silences = 0
-        self._turn = asyncio.Event()  # there may be something to publish, or a window to publish it in
+        self._window = SendWindow(
+            Limits(
+                settings.window,
+                settings.window_bytes,
+                FRAGMENTS_BYTES_MAX,
+                settings.attempt_ms / 1000,
+                settings.append_timeout_ms / 1000,
+            )
+        )
+        self._turn = asyncio.Event()  # there may be something to publish
         self._timer: asyncio.TimerHandle | None = None
         self._publisher: asyncio.Task[None] | None = None
         self._reconnect_task: asyncio.Task[None] | None = None
+        self._idle: asyncio.Future[None] | None = None  # done when everything is answered
 
     async def start(self) -> None:
         await self._connection.subscribe(f"{self._inbox}.*", cb=self._on_answer)
@@ -83,111 +104,139 @@ class Appender:
     @property
     def open_bytes(self) -> int:
         """Bytes that were appended and are not yet known to be in the stream."""
-        return self._waiting_bytes + self._sent_bytes
+        return self._window.open_bytes
 
-    def append(self, command: bytes) -> asyncio.Future[Receipt]:
+    def append(self, command: bytes, purpose: Purpose) -> asyncio.Future[Receipt]:
         future: asyncio.Future[Receipt] = self._loop.create_future()
-        if self._waiting_bytes + len(command) > self._settings.waiting_bytes_max:
+        waiting = self._window.waiting_bytes
+        if waiting + len(command) > self._settings.waiting_bytes_max:
             future.set_exception(
-                Blocked(
-                    f"{self._waiting_bytes} bytes of commands already wait for the cluster; repeat it when some are acknowledged"
-                )
+                Blocked(f"{waiting} bytes of commands already wait for the cluster; repeat it when some are acknowledged")
             )
             return future
-        self._waiting.append(_Waiting(command, future))
-        self._waiting_bytes += len(command)
+        self._tokens += 1
+        self._commands[self._tokens] = _Command(command, future, checksum_of(command), self._judge.known)
+        self._window.put(self._tokens, len(command), purpose is Purpose.FRAGMENTS, self._loop.time())
         self._turn.set()
         return future
+
+    # --- sending -------------------------------------------------------------------------------------------------------
 
     async def _publish_all(self) -> None:
         while True:
             await self._turn.wait()
             self._turn.clear()
-            while self._waiting and self._has_window():
-                waiting = self._next()
-                if not waiting.future.cancelled():
-                    await self._publish(waiting)
+            while (token := self._window.next_to_send(self._loop.time())) is not None:
+                command = self._commands[token]
+                if command.future.cancelled():
+                    self._window.refused(token)
+                    self._forget(token)
+                else:
+                    await self._publish(token, command)
+            self._watch_time()
 
-    def _next(self) -> _Waiting:
-        waiting = self._waiting.popleft()
-        self._waiting_bytes -= len(waiting.command)
-        return waiting
-
-    def _has_window(self) -> bool:
-        if not self._sent:
-            return True
-        return len(self._sent) < self._settings.window and self._sent_bytes < self._settings.window_bytes
-
-    async def _publish(self, waiting: _Waiting) -> None:
-        self._tokens += 1
-        token = str(self._tokens)
-        length = len(waiting.command)
-        self._sent[token] = _Sent(waiting.future, length, self._loop.time() + self._settings.timeout_s)
-        self._sent_bytes += length
-        self._watch_deadline()
+    async def _publish(self, token: int, command: _Command) -> None:
+        headers = message_headers(self._names.stream, message_id(self._id, token), command.checksum)
         try:
-            await self._connection.publish(
-                self._names.subject, waiting.command, reply=f"{self._inbox}.{token}", headers=self._headers
-            )
+            await self._connection.publish(self._names.subject, command.bytes, reply=f"{self._inbox}.{token}", headers=headers)
         except FOREIGN as problem:
-            self._answer(token, translate(problem, _DOING))
+            said = translate(problem, _DOING)
+            if isinstance(said, Unreachable):
+                self._window.not_taken(token, self._loop.time(), is_answer=False)
+            else:
+                self._refuse(token, said)
         except Exception as problem:  # a fault of ours: it costs this command, not those behind it
-            self._answer(
+            self._refuse(
                 token, OutcomeUnknown(f"{_DOING}: {problem!r}; it may have happened, repeat it with the same source and id")
             )
 
+    # --- answers -------------------------------------------------------------------------------------------------------
+
     async def _on_answer(self, message: Msg) -> None:
-        self._silences = 0
-        token = message.subject.rpartition(".")[2]
+        token = int(message.subject.rpartition(".")[2])
+        if token not in self._commands:
+            return
         if not message.data:  # status 503: nobody listens on the stream's subject
-            self._answer(token, Unreachable(f"{_DOING}: the stream has no leader at the moment; nothing happened, repeat later"))
+            self._window.not_taken(token, self._loop.time())
+            self._watch_time()
             return
         said = _decoder.decode(message.data)
         if said.error is None:
-            self._accepted(said.seq, self._sent[token].length if token in self._sent else 0)
-            self._answer(token, Receipt(said.seq, self._settings.copies, True))
-        else:
-            self._answer(token, refused(said.error.err_code, said.error.description, _DOING, said.error.code))
+            self._accept(token, said.seq)
+        elif said.error.err_code != IN_PROCESS:  # the first attempt is being stored, and will be answered
+            self._on_refusal(token, refused(said.error.err_code, said.error.description, _DOING, said.error.code))
 
-    def _answer(self, token: str, answer: Receipt | HoldfastError) -> None:
-        sent = self._sent.pop(token, None)
-        if sent is None:
+    def _accept(self, token: int, number: int) -> None:
+        command = self._commands[token]
+        self._window.accepted(token)
+        wrong = self._judge.accepted(number, command.checksum, command.known_when_put)
+        if wrong:
+            self._refuse(token, self._damaged(wrong))
             return
-        self._sent_bytes -= sent.length
+        self._accepted(number, len(command.bytes))
+        self._forget(token)
+        if not command.future.done():
+            command.future.set_result(Receipt(number, self._settings.copies, True))
         self._turn.set()
-        if isinstance(answer, HoldfastError):
-            _fail(sent.future, answer)
-        elif not sent.future.done():
-            sent.future.set_result(answer)
 
-    def _watch_deadline(self) -> None:
-        if self._timer is None and self._sent:
-            oldest = next(iter(self._sent.values()))
-            self._timer = self._loop.call_at(oldest.deadline, self._on_deadline)
+    def _on_refusal(self, token: int, problem: HoldfastError) -> None:
+        if isinstance(problem, Unreachable):
+            self._window.not_taken(token, self._loop.time())
+            self._watch_time()
+        else:
+            self._refuse(token, problem)
 
-    def _on_deadline(self) -> None:
+    def _refuse(self, token: int, problem: HoldfastError) -> None:
+        self._window.refused(token)
+        _fail(self._forget(token), problem)
+        self._turn.set()
+
+    def _forget(self, token: int) -> asyncio.Future[Receipt]:
+        future = self._commands.pop(token).future
+        if not self._commands and self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+        return future
+
+    def stop(self, problem: HoldfastError) -> None:
+        """Answer everything with this problem."""
+        for token in list(self._commands):
+            self._refuse(token, problem)
+
+    # --- time ----------------------------------------------------------------------------------------------------------
+
+    def _watch_time(self) -> None:
+        at = self._window.wake_at()
+        if at is None or (self._timer is not None and self._timer.when() <= at):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(at, self._on_time)
+
+    def _on_time(self) -> None:
         self._timer = None
-        now = self._loop.time()
-        late = [token for token, sent in self._sent.items() if sent.deadline <= now]
-        for token in late:
-            self._answer(token, not_answered(_DOING))
-        if late:
-            self._silences += 1
-            if self._silences >= SILENCES_MAX:
-                self._silences = 0
-                self._reconnect_task = self._loop.create_task(self._connection.force_reconnect())
-                self._reconnect_task.add_done_callback(lambda done: done.cancelled() or done.exception())  # it is tried again
-        self._watch_deadline()
+        for token, may_be_stored in self._window.expire(self._loop.time()):
+            _fail(self._forget(token), not_answered(_DOING) if may_be_stored else not_taken(_DOING))
+        if self._window.wants_another_server:
+            self._window.turned_away()
+            self._reconnect_task = self._loop.create_task(self._connection.force_reconnect())
+            self._reconnect_task.add_done_callback(lambda done: done.cancelled() or done.exception())  # it is tried again
+        self._turn.set()
+        self._watch_time()
+
+    # --- the end -------------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Answer unsent commands with Closed; wait for the sent ones until their deadline."""
+        """Answer unsent commands with Closed; wait for the sent ones as long as for a question."""
+        for token in self._window.drop_waiting():
+            _fail(self._forget(token), Closed("the channel was closed before this command was sent; open it again"))
+        self._window.hurry(self._loop.time() + self._settings.timeout_s)
+        if self._commands:
+            self._watch_time()
+            self._idle = self._loop.create_future()
+            await self._idle
         if self._publisher is not None:
             self._publisher.cancel()
             await asyncio.gather(self._publisher, return_exceptions=True)
-        while self._waiting:
-            _fail(self._next().future, Closed("the channel was closed before this command was sent; open it again"))
-        if self._sent:
-            await asyncio.wait([sent.future for sent in self._sent.values()])
         if self._timer is not None:
             self._timer.cancel()
 

@@ -2,38 +2,51 @@
 
 Before a prefix is purged, a durable mark in the state stream says so. It tells a released entry from a lost one: an entry at or
 above the mark that no server has any more is damage.
+
+What one copy lacks, or has with a wrong checksum, is read from another, and the copies are suspected (`copies`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from nats.aio.client import Client
 from nats.js.errors import NotFoundError
 
 from holdfast.channel.channel import Buffer, Entry, all_recent
+from holdfast.channel.jetstream.direct_get import RUN_BYTES_MAX, DirectGet, found_in
+from holdfast.channel.jetstream.machines.copy_judge import Found, Span, judge, spans
 from holdfast.channel.jetstream.nats_errors import FOREIGN, missing, translate
 from holdfast.channel.jetstream.settings import JetStreamSettings, Names
-from holdfast.errors import NoSuchPosition
+from holdfast.errors import HoldfastError, NoSuchPosition, Unavailable
 
 # Entries that were just read are delivered next: so many bytes of them are kept.
 RECENT_BYTES_MAX = 16 << 20
-FETCHES_AT_ONCE_MAX = 16
-# How often any copy is asked for an entry that the leader does not have. Chance decides which server answers.
-COPIES_ASKED = 6
+# Entries that are fetched at a time, in requests of neighbours. A few between them that nobody wants cost less than a request.
+FETCHED_AT_ONCE = 256
+REQUESTS_AT_ONCE = 16
+HOLE_MAX = 3
+# How often any copy is asked for an entry that one does not have. Chance decides which server answers.
+COPIES_ASKED = 12
 
 
 class Entries:
-    def __init__(self, connection: Client, names: Names, settings: JetStreamSettings) -> None:
+    """`suspect` is called with an entry that one copy lacks, or has wrong, while another is sound."""
+
+    def __init__(
+        self, connection: Client, names: Names, settings: JetStreamSettings, direct: DirectGet, suspect: Callable[[int], None]
+    ) -> None:
         self._context = connection.jetstream(timeout=settings.timeout_s)
         self._names = names
+        self._direct = direct
+        self._suspect = suspect
         self._released_subject = f"{names.state_subject}.released"
         self._released = 1  # entries below were released, as far as known here
         self._recent: OrderedDict[int, bytes] = OrderedDict()  # oldest first
         self._recent_bytes = 0
-        self._fetches = asyncio.Semaphore(FETCHES_AT_ONCE_MAX)
+        self._requests = asyncio.Semaphore(REQUESTS_AT_ONCE)
 
     def remember(self, run: Sequence[Entry]) -> None:
         for number, command in run:
@@ -47,44 +60,92 @@ class Entries:
     def recent(self, numbers: Sequence[int], bytes_max: int) -> list[Buffer] | None:
         return all_recent(map(self._recent.get, numbers), bytes_max)
 
+    # --- fetching ------------------------------------------------------------------------------------------------------
+
     async def fetch(self, numbers: Sequence[int], bytes_max: int | None) -> list[Buffer]:
-        """Fetch in turns of FETCHES_AT_ONCE_MAX; with `bytes_max`, end after the turn that reaches it."""
+        """Return the commands with these numbers, in their order; with `bytes_max`, end once that is reached."""
         found: list[Buffer] = []
-        while len(found) < len(numbers) and (bytes_max is None or sum(map(len, found)) < bytes_max):
-            found += await self._fetch(numbers[len(found) : len(found) + FETCHES_AT_ONCE_MAX])
+        total = 0
+        while len(found) < len(numbers) and (bytes_max is None or total < bytes_max):
+            wanted = numbers[len(found) : len(found) + FETCHED_AT_ONCE]
+            held = await self._fetch(wanted, RUN_BYTES_MAX if bytes_max is None else bytes_max - total)
+            for number in wanted:
+                command = held.get(number)
+                if command is None or (bytes_max is not None and total >= bytes_max):
+                    break
+                found.append(command)
+                total += len(command)
         return found
 
-    async def _fetch(self, numbers: Sequence[int]) -> list[Buffer]:
-        recent = [self._recent.get(number) for number in numbers]
-        absent = [number for number, command in zip(numbers, recent, strict=True) if command is None]
-        fetched = dict(zip(absent, await asyncio.gather(*(self._get_in_turn(number) for number in absent)), strict=True))
-        return [fetched[number] if command is None else command for number, command in zip(numbers, recent, strict=True)]
+    async def _fetch(self, wanted: Sequence[int], bytes_max: int) -> dict[int, bytes]:
+        """Return some of these entries, by number; always the first."""
+        held = {number: self._recent[number] for number in wanted if number in self._recent}
+        requests = spans([number for number in wanted if number not in held], FETCHED_AT_ONCE, HOLE_MAX)
+        try:
+            for answer in await asyncio.gather(*(self._get(span, bytes_max) for span in requests[:REQUESTS_AT_ONCE])):
+                held.update((each.number, each.command) for each in answer)
+            if wanted[0] not in held:
+                held.update((each.number, each.command) for each in await self.recover(wanted[0], 1))
+        except FOREIGN as problem:
+            raise translate(problem, f"fetching entry {wanted[0]}") from problem
+        return held
 
-    async def _get_in_turn(self, number: int) -> bytes:
-        async with self._fetches:
+    async def _get(self, span: Span, bytes_max: int) -> list[Found]:
+        async with self._requests:
             try:
-                return await self.get(number)
-            except FOREIGN as problem:
-                raise translate(problem, f"fetching entry {number}") from problem
+                judged = judge(await self._direct.get(span.first, span.length, min(bytes_max, RUN_BYTES_MAX)), span.first)
+            except Unavailable:
+                return []  # what is still missing is asked for by itself
+        if judged.fault_at:
+            self._suspect(judged.fault_at)
+        return judged.whole
 
-    async def get(self, number: int) -> bytes:
-        """Get an entry from any copy, then the leader, then any copy again. NoSuchPosition if released, Damaged if lost."""
-        for is_direct in (True, False, *[True] * COPIES_ASKED):
+    async def recover(self, number: int, count: int, *, is_suspect: bool = False) -> list[Found]:
+        """Get sound entries from `number` on, at least one, after a copy did not have it: from any copy, then the leader.
+
+        NoSuchPosition if it was released, Damaged if no copy has it, Unavailable if some could not be asked.
+        """
+        unasked: HoldfastError | None = None
+        for attempt in range(COPIES_ASKED):
             try:
-                found = await self._context.get_msg(self._names.stream, seq=number, direct=is_direct)
-            except NotFoundError:
+                found = await self._direct.get(number, count) if attempt != 1 else await self._ask_leader(number)
+            except (*FOREIGN, Unavailable) as problem:
+                unasked = problem if isinstance(problem, HoldfastError) else translate(problem, f"reading entry {number}")
                 continue
-            return found.data or b""
+            judged = judge(found, number)
+            is_suspect = is_suspect or bool(judged.fault_at)
+            if judged.whole:
+                if is_suspect:
+                    self._suspect(number)
+                return judged.whole
+            if attempt == 1:
+                await self.check_held(number)
         await self.check_held(number)
-        raise missing(self._names.stream, number)
+        raise unasked or missing(self._names.stream, number)
+
+    async def _ask_leader(self, number: int) -> list[Found]:
+        try:
+            found = await self._context.get_msg(self._names.stream, seq=number)
+        except NotFoundError:
+            return []
+        return [found_in(number, found.data or b"", found.headers or {})]
+
+    # --- released or not -----------------------------------------------------------------------------------------------
 
     async def check_held(self, number: int) -> None:
         """Raise NoSuchPosition when the entry was released."""
         if number >= self._released:
-            await self.learn_released()
+            try:
+                await self.learn_released()
+            except FOREIGN as problem:
+                raise translate(problem, f"reading entry {number}") from problem
+        self.check_known_held(number)
+
+    def check_known_held(self, number: int) -> None:
+        """Raise NoSuchPosition when the entry is known to be released, without a question."""
         if number < self._released:
             raise NoSuchPosition(
-                f"entry {number} was released; the oldest held is {self._released}: start there, or from a snapshot",
+                f"entry {number} was released; the oldest held is {self._released}: start over, from the newest snapshot",
                 entry=number,
                 first=self._released,
             )

@@ -1,7 +1,8 @@
 """A channel on JetStream: one stream, whose sequence numbers are the entry numbers.
 
 Three sources tell which entry is durable: an acknowledgement, an entry that was read, and a question once a second. The servers
-hand out and acknowledge only entries that a majority of the copies has synced.
+hand out and acknowledge only entries that a majority of the copies has synced. If the three contradict each other, the stream has
+lost its end (`machines/tail_judge`): nothing is accepted or read any more, and the leader is asked to step down.
 """
 
 from __future__ import annotations
@@ -30,18 +31,26 @@ from holdfast.channel.channel import (
 )
 from holdfast.channel.jetstream import stream
 from holdfast.channel.jetstream.appender import Appender
+from holdfast.channel.jetstream.copies import Copies
+from holdfast.channel.jetstream.direct_get import DirectGet
+from holdfast.channel.jetstream.durability import check_servers
 from holdfast.channel.jetstream.entries import Entries
-from holdfast.channel.jetstream.nats_errors import FOREIGN, translate
+from holdfast.channel.jetstream.machines.copy_judge import Found
+from holdfast.channel.jetstream.machines.stretches import Stretches
+from holdfast.channel.jetstream.machines.tail_judge import TailJudge
+from holdfast.channel.jetstream.nats_errors import FOREIGN, damaged_tail, translate
 from holdfast.channel.jetstream.reader import Reader
 from holdfast.channel.jetstream.settings import JetStreamSettings, Names
 from holdfast.channel.jetstream.snapshots import Snapshots
 from holdfast.channel.jetstream.stream_space import StreamSpace
-from holdfast.errors import Closed, HoldfastError, NoSuchPosition, TooLarge
+from holdfast.errors import BadSetting, Closed, HoldfastError, NoSuchPosition, TooLarge
 
 log = logging.getLogger(__name__)
 
 # Other programs append too, so the stream is asked how full it is before they fill it. A question a second costs next to nothing.
 ASK_INTERVAL_S = 1.0
+# The connection is left in good order within this time, or not.
+LEAVE_S = 2.0
 
 Result = TypeVar("Result")
 
@@ -53,18 +62,25 @@ class JetStreamChannel:
         self._connection = connection
         self._readers = readers
         self._names = names
+        self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._id = ""
         self._first = 1
-        self._durable = 0
+        self._leader = ""
         self._appended_bytes = 0
         self._read_bytes = 0
         self._read_up_to = 0
+        self._unchecked: tuple[str, ...] = ()
+        self._refusal: HoldfastError | None = None  # once the servers cannot be trusted any more
         self._watchers: list[Callable[[Pressure], None]] = []
+        self._judge = TailJudge()
         self._space = StreamSpace(names, settings, self._tell_watchers)
-        self._entries = Entries(connection, names, settings)
+        self._stretches = Stretches(settings.stretch_bytes)
+        self._direct = DirectGet(connection, names)
+        self._copies = Copies(connection, names, settings, lambda number: self._entries.check_held(number))
+        self._entries = Entries(connection, names, settings, self._direct, self._copies.suspect)
         self._snapshots = Snapshots(connection, names, settings)
-        self._appender = Appender(connection, names, settings, self._on_accepted)
+        self._appender = Appender(connection, names, settings, self._judge, self._on_accepted, self._on_damaged_tail)
         self._context = connection.jetstream(timeout=settings.timeout_s)
         self._state_task: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -76,19 +92,22 @@ class JetStreamChannel:
         readers: list[Reader] = []
         connection = await stream.connect(settings, lambda: _renew(readers))
         try:
-            info = await stream.prepare(connection, names, settings)
+            prepared = await stream.prepare(connection, names, settings)
             channel = cls(connection, names, settings, readers)
-            await channel._start(info)
+            await channel._start(prepared)
         except BaseException:
             await connection.close()
             raise
         return channel
 
-    async def _start(self, info: api.StreamInfo) -> None:
+    async def _start(self, prepared: stream.Prepared) -> None:
+        info, self._unchecked = prepared
         self._id = f"{self._names.stream}@{info.created.timestamp() if info.created else 0:.6f}"
         await self._ask("opening the channel", self._entries.learn_released())
-        self._heard(info.state)
-        self._read_up_to = self._durable  # entries from before the opening are not new
+        self._heard(info, 0)
+        self._stretches = Stretches(self._settings.stretch_bytes, self._first)
+        self._read_up_to = self.durable  # entries from before the opening are not new
+        await self._direct.start()
         await self._appender.start()
         self._state_task = self._loop.create_task(self._ask_now_and_then())
 
@@ -102,7 +121,12 @@ class JetStreamChannel:
 
     @property
     def durable(self) -> int:
-        return self._durable
+        return self._judge.known
+
+    @property
+    def damaged_copies(self) -> dict[str, str]:
+        """Servers whose copy was found to be damaged, and what is wrong with it."""
+        return dict(self._copies.damaged)
 
     @property
     def bytes_appended(self) -> int:
@@ -114,7 +138,8 @@ class JetStreamChannel:
         return self._space.pressure
 
     def oldest_stretch(self) -> Stretch | None:
-        return None  # the servers free entries one by one
+        """Return the oldest stretch of `stretch_bytes`. The servers free entries one by one; this is what upkeep works on."""
+        return self._stretches.oldest(self._first, self.pressure.used_bytes)
 
     def watch_pressure(self, changed: Callable[[Pressure], None]) -> None:
         self._watchers.append(changed)
@@ -126,7 +151,7 @@ class JetStreamChannel:
     def append(self, command: Buffer, purpose: Purpose = Purpose.EVENTS) -> asyncio.Future[Receipt]:
         refusal = self._refusal_of(len(command), purpose)
         if refusal is None:
-            return self._appender.append(bytes(command))
+            return self._appender.append(bytes(command), purpose)
         future: asyncio.Future[Receipt] = self._loop.create_future()
         future.set_exception(refusal)
         return future
@@ -137,6 +162,8 @@ class JetStreamChannel:
     def _refusal_of(self, length: int, purpose: Purpose) -> HoldfastError | None:
         if self._is_closed:
             return _closed()
+        if self._refusal is not None:
+            return self._refusal
         if length > COMMAND_BYTES_MAX:
             return TooLarge(
                 f"a command of {length} bytes is over the limit of {COMMAND_BYTES_MAX}; send smaller batches", length=length
@@ -144,49 +171,82 @@ class JetStreamChannel:
         return self._space.take(length, purpose.reserve)
 
     def _on_accepted(self, number: int, length: int) -> None:
-        self._on_durable(number)
         self._appended_bytes += length
+        self._stretches.note(number, length + self._names.record_overhead_bytes)
 
-    def _on_read(self, run: Sequence[Entry]) -> None:
-        self._on_durable(run[-1].number)
-        self._read_bytes += sum(len(command) for number, command in run if number > self._read_up_to)
-        self._read_up_to = max(self._read_up_to, run[-1].number)
-        self._entries.remember(run)
+    def _on_read(self, run: Sequence[Found]) -> list[Entry]:
+        for each in run:
+            if wrong := self._judge.saw(each.number, each.checksum):
+                raise self._on_damaged_tail(wrong)
+            self._stretches.note(each.number, len(each.command) + self._names.record_overhead_bytes)
+        entries = [Entry(each.number, each.command) for each in run]
+        self._read_bytes += sum(len(command) for number, command in entries if number > self._read_up_to)
+        self._read_up_to = max(self._read_up_to, entries[-1].number)
+        self._entries.remember(entries)
+        return entries
 
-    def _on_durable(self, number: int) -> None:
-        self._durable = max(self._durable, number)
+    # --- what the servers say ------------------------------------------------------------------------------------------
 
     async def _ask_now_and_then(self) -> None:
         while True:
             await asyncio.sleep(ASK_INTERVAL_S)
             try:
                 await self._learn_state()
+                await self._check_those_that_were_down()
             except HoldfastError as problem:  # appends and reads report it; here it is only tried again
                 log.debug("channel %s: %s", self._names.channel, problem)
             except Exception as problem:  # a fault of ours: if this task ended, nobody would ask again
                 log.error("channel %s: asking for its state failed: %r", self._names.channel, problem)
 
     async def _learn_state(self) -> None:
+        known = self._judge.known
         info = await self._ask("asking for the state of the stream", self._context.stream_info(self._names.stream))
-        self._heard(info.state)
+        self._heard(info, known)
 
-    def _heard(self, state: api.StreamState) -> None:
-        self._on_durable(state.last_seq)
+    def _heard(self, info: api.StreamInfo, known_when_asked: int) -> None:
+        state = info.state
+        self._leader = (info.cluster.leader if info.cluster else None) or "(the only one)"
+        if wrong := self._judge.heard_last(state.last_seq, known_when_asked):
+            self._on_damaged_tail(wrong)
         held_from = state.first_seq if state.messages else state.last_seq + 1
         self._first = max(self._first, held_from)
         self._space.heard(state.bytes, self._appender.open_bytes)
 
+    async def _check_those_that_were_down(self) -> None:
+        if not self._unchecked:
+            return
+        try:
+            self._unchecked = (await check_servers(self._unchecked, self._settings.timeout_s)).silent
+        except BadSetting as problem:
+            self._refuse_all(problem)
+
+    def _on_damaged_tail(self, wrong: str) -> HoldfastError:
+        """Stop accepting and reading, and ask the leader to step down: another server may have the whole."""
+        problem = self._refuse_all(damaged_tail(self._names.stream, self._leader, wrong))
+        stepping = self._connection.publish(f"$JS.API.STREAM.LEADER.STEPDOWN.{self._names.stream}", b"")
+        self._loop.create_task(stepping).add_done_callback(lambda done: done.cancelled() or done.exception())
+        return problem
+
+    def _refuse_all(self, problem: HoldfastError) -> HoldfastError:
+        if self._refusal is None:
+            self._refusal = problem
+            log.error("channel %s: %s", self._names.channel, problem)
+            self._loop.call_soon(self._appender.stop, problem)
+            _renew(self._readers)
+        return self._refusal
+
+    # --- reading -------------------------------------------------------------------------------------------------------
+
     async def read(self, start: int, at_once: AtOnce | None = None) -> AsyncIterator[Sequence[Entry]]:
-        self._check_open()
+        self._check_trusted()
         if start < 1:
             raise NoSuchPosition(f"there is no entry {start}; entries are numbered from 1", entry=start)
-        reader = Reader(self._connection, self._names, self._entries, self._check_open)
+        reader = Reader(self._connection, self._names, self._entries, self._direct, self._check_trusted)
         self._readers.append(reader)
         runs = reader.runs(start)
         try:
             async for run in runs:
-                self._on_read(run)
-                yield run
+                yield self._on_read(run)
         finally:
             self._readers.remove(reader)
             await runs.aclose()
@@ -195,9 +255,9 @@ class JetStreamChannel:
         """Return the commands. A message always comes whole, whatever `front` says."""
         self._check_open()
         for number in numbers:
-            if not 1 <= number <= self._durable:
+            if not 1 <= number <= self.durable:
                 raise NoSuchPosition(
-                    f"entry {number} is not held; this channel holds {self._first}..{self._durable}", entry=number
+                    f"entry {number} is not held; this channel holds {self._first}..{self.durable}", entry=number
                 )
         return await self._entries.fetch(numbers, bytes_max)
 
@@ -206,17 +266,25 @@ class JetStreamChannel:
 
     async def save_snapshot(self, at: int, chunks: Iterable[Buffer]) -> None:
         self._check_open()
-        if not 0 <= at <= self._durable:
-            raise NoSuchPosition(f"no snapshot can be saved as of entry {at}: the newest durable is {self._durable}", entry=at)
-        await self._ask("saving a snapshot", self._snapshots.save(at, chunks))
+        if not 0 <= at <= self.durable:
+            raise NoSuchPosition(f"no snapshot can be saved as of entry {at}: the newest durable is {self.durable}", entry=at)
+        await self._ask("saving a snapshot", self._snapshots.save(at, chunks, self._stretches.saved(at)))
 
     async def load_snapshot(self) -> Snapshot | None:
         self._check_open()
-        return await self._ask("loading the snapshot", self._snapshots.load())
+        loaded = await self._ask("loading the snapshot", self._snapshots.load())
+        if loaded is None:
+            return None
+        snapshot, stretches = loaded
+        self._stretches.adopt(stretches)
+        return snapshot
 
     async def release(self, below: int) -> None:
+        """Release entries, but none after the older of the two snapshots that are kept."""
         self._check_open()
-        end = min(below, self._durable + 1)
+        end = min(below, self.durable + 1)
+        if end > self._first:
+            end = await self._ask("releasing entries", self._snapshots.releasable(end))
         if end > self._first:
             await self._ask("releasing entries", self._entries.release(end))
             await self._learn_state()
@@ -235,12 +303,23 @@ class JetStreamChannel:
         if self._state_task is not None:
             self._state_task.cancel()
         _renew(self._readers)  # they find that it is closed
+        self._direct.stop()
         await self._appender.close()
-        await self._connection.close()
+        await self._copies.close()
+        try:
+            async with asyncio.timeout(LEAVE_S):
+                await self._connection.close()
+        except TimeoutError:
+            log.warning("channel %s: its connection was not closed within %s s", self._names.channel, LEAVE_S)
 
     def _check_open(self) -> None:
         if self._is_closed:
             raise _closed()
+
+    def _check_trusted(self) -> None:
+        self._check_open()
+        if self._refusal is not None:
+            raise self._refusal
 
 
 def _renew(readers: list[Reader]) -> None:

@@ -28,6 +28,8 @@ _STORAGE_EXCEEDED = (10023, 10028, 10047)
 _MESSAGE_TOO_LARGE = 10054
 _WRONG_STREAM = 10060
 _NO_STREAM = 10059
+# A message with the same id is being stored; its own answer will come.
+IN_PROCESS = 10158
 
 _NOT_SENT = (
     nats.errors.ConnectionClosedError,
@@ -85,10 +87,24 @@ def not_answered(doing: str) -> LinkLost:
     )
 
 
+def not_taken(doing: str) -> Unreachable:
+    """Return the error for a command that no server took until its deadline."""
+    return Unreachable(f"{doing}: the cluster had no leader that could take it; nothing happened, repeat later")
+
+
+def damaged_tail(stream: str, server: str, wrong: str) -> Damaged:
+    return Damaged(
+        f"stream {stream}, led by server {server}: {wrong}; nothing more is accepted or read here: stop that server, see which "
+        "servers have the newest copy, restore it, and open the channel again",
+        stream=stream,
+        server=server,
+    )
+
+
 def missing(stream: str, entry: int) -> Damaged:
     return Damaged(
-        f"stream {stream}: entry {entry} is gone although it was never released; nothing was skipped: do not release or purge "
-        "anything, and compare the copies of the servers",
+        f"stream {stream}: no copy of entry {entry} is as it was stored: it is gone although it was never released, or its "
+        "checksum is wrong; nothing was skipped: do not release or purge anything, and compare the copies of the servers",
         stream=stream,
         entry=entry,
     )

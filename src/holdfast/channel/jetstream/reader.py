@@ -1,156 +1,60 @@
 """The reader: entries from any number on, in order, without a gap.
 
-An ephemeral pull consumer (memory, no acknowledgements, a start sequence) hands out entries. When anything is wrong with it, it
-is thrown away and another is made at the number that is due. So only time can be lost between server and reader.
+    pull         a consumer hands out entries, old ones and new ones
+    directly     any copy is asked for the next entries: until there is a consumer, and while there is none
 
-A skipped number is asked for by itself: from the leader, then from any copy. If nobody has it and it was not released, it is
-damage, and is reported: a flipped bit in a file can make a server leave out messages in silence.
+A consumer needs servers that agree, so that after the death of one it may take seconds until there is one again. It is made in
+the background; meanwhile entries are read with direct gets, which one living copy is enough for. When anything is wrong with a
+consumer, it is thrown away. So only time can be lost between server and reader.
+
+What a copy leaves out, or has with a wrong checksum, is read from another (`entries`). If nobody has it and it was not released,
+it is damage, and is reported: a flipped bit in a file can make a server leave out messages in silence.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
-from itertools import count, takewhile
+from collections.abc import AsyncGenerator, Callable
 
 from nats.aio.client import Client
-from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
-from nats.js import api
 
-from holdfast.channel.channel import Entry
+from holdfast.channel.jetstream.direct_get import DirectGet
 from holdfast.channel.jetstream.entries import Entries
+from holdfast.channel.jetstream.machines.copy_judge import Found, judge
 from holdfast.channel.jetstream.nats_errors import FOREIGN, translate
+from holdfast.channel.jetstream.pull import Pull
 from holdfast.channel.jetstream.settings import Names
 from holdfast.errors import HoldfastError, OutcomeUnknown, Unavailable
 
 log = logging.getLogger(__name__)
 
-# The size of one request: enough to keep a link busy, and small enough to hold twice (one being read, one arriving).
-RUN_ENTRIES_MAX = 512
-RUN_BYTES_MAX = 4 << 20
-EXPIRY_S = 30
-HEARTBEAT_S = 1
-SILENCE_S = 3 * HEARTBEAT_S
-INACTIVE_S = 60.0
+# A consumer that is not made within this time is tried again.
+OPEN_S = 3.0
+OPEN_AGAIN_S = 0.5
+# How often copies are asked for news while there is no consumer.
+ASK_AGAIN_S = 0.1
+# Entries that are read from another copy at a time, where one has a hole.
+RECOVERED_MAX = 256
 PAUSE_MIN_S = 0.05
 PAUSE_MAX_S = 1.0
-
-_HEARTBEAT = "100"
-_REQUEST_ENDED = "408"
-_CONFLICT = "409"
-# A healthy consumer ends a request with one of these.
-_ORDINARY_ENDS = ("Message Size Exceeds MaxBytes", "Batch Completed")
-
-
-class Pull:
-    """One ephemeral consumer, asked again and again. Raises Unavailable when it does not answer any more."""
-
-    def __init__(self, connection: Client, names: Names) -> None:
-        self._connection = connection
-        self._names = names
-        self._inbox = connection.new_inbox()
-        self._questions = 0
-        self._subscription: Subscription | None = None
-        self._name = ""
-        self._arrived: list[Entry] = []
-        self._due = 0  # entries that the present request may still bring
-        self._news = asyncio.Event()
-        self._failure = ""
-
-    async def open(self, start: int) -> None:
-        context = self._connection.jetstream()
-        self._subscription = await self._connection.subscribe(f"{self._inbox}.*", cb=self._on_message)
-        info = await context.add_consumer(
-            self._names.stream,
-            api.ConsumerConfig(
-                deliver_policy=api.DeliverPolicy.BY_START_SEQUENCE,
-                opt_start_seq=start,
-                ack_policy=api.AckPolicy.NONE,
-                mem_storage=True,
-                num_replicas=1,
-                inactive_threshold=INACTIVE_S,
-            ),
-        )
-        self._name = info.name
-
-    async def next_run(self) -> list[Entry]:
-        """Wait for entries; return those that have arrived."""
-        while not self._arrived:
-            if self._failure:
-                raise Unavailable(self._failure)
-            if self._due <= 0:
-                await self._ask()
-            self._news.clear()
-            if not self._arrived and self._due > 0 and not self._failure:
-                await self._wait()
-        run, self._arrived = self._arrived, []
-        if self._due <= 0 and not self._failure:
-            await self._ask()  # now, so that more arrives while this run is worked on
-        return run
-
-    async def _wait(self) -> None:
-        try:
-            await asyncio.wait_for(self._news.wait(), SILENCE_S)
-        except TimeoutError:
-            self._failure = f"consumer {self._name} is silent"
-
-    async def _ask(self) -> None:
-        self._due = RUN_ENTRIES_MAX
-        self._questions += 1
-        nanoseconds = 1_000_000_000
-        question = {
-            "batch": RUN_ENTRIES_MAX,
-            "max_bytes": RUN_BYTES_MAX,
-            "expires": EXPIRY_S * nanoseconds,
-            "idle_heartbeat": HEARTBEAT_S * nanoseconds,
-        }
-        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._names.stream}.{self._name}"
-        await self._connection.publish(subject, json.dumps(question).encode(), reply=f"{self._inbox}.{self._questions}")
-
-    async def _on_message(self, message: Msg) -> None:
-        if message.reply:
-            self._due -= 1
-            self._arrived.append(Entry(message.metadata.sequence.stream, message.data))
-        elif message.subject == f"{self._inbox}.{self._questions}":  # not the end of a question before
-            self._on_status(message)
-        self._news.set()
-
-    def _on_status(self, message: Msg) -> None:
-        headers = message.headers or {}
-        status, description = headers.get("Status", ""), headers.get("Description", "")
-        if status == _REQUEST_ENDED or (status == _CONFLICT and description in _ORDINARY_ENDS):
-            self._due = 0
-        elif status != _HEARTBEAT:
-            self._failure = f"consumer {self._name} ended: {status} {description}"
-
-    def stop(self) -> None:
-        """End the wait of `next_run`."""
-        self._failure = self._failure or "stopped"
-        self._news.set()
-
-    async def close(self) -> None:
-        """Try to remove the consumer. If that fails the servers remove it after a while, because nobody asks it."""
-        try:
-            if self._subscription is not None and not self._connection.is_closed:
-                await self._subscription.unsubscribe()
-                if self._name:
-                    await self._connection.publish(f"$JS.API.CONSUMER.DELETE.{self._names.stream}.{self._name}", b"")
-        except FOREIGN:
-            pass
 
 
 class Reader:
     """Yields every entry from a number on, whatever happens to consumers on the way."""
 
-    def __init__(self, connection: Client, names: Names, entries: Entries, check_open: Callable[[], None]) -> None:
+    def __init__(
+        self, connection: Client, names: Names, entries: Entries, direct: DirectGet, check_open: Callable[[], None]
+    ) -> None:
         self._connection = connection
         self._names = names
         self._entries = entries
+        self._direct = direct
         self._check_open = check_open
         self._pull: Pull | None = None
+        self._opening: asyncio.Task[Pull] | None = None
+        self._open_at = 0.0
+        self._rest: list[Found] = []  # arrived, and not handed out
         self._pause_s = PAUSE_MIN_S
 
     def renew(self) -> None:
@@ -158,8 +62,9 @@ class Reader:
         if self._pull is not None:
             self._pull.stop()
 
-    async def runs(self, start: int) -> AsyncGenerator[Sequence[Entry], None]:
+    async def runs(self, start: int) -> AsyncGenerator[list[Found], None]:
         number = start
+        self._entries.check_known_held(number)
         try:
             while True:
                 run = await self._next_run(number)
@@ -167,18 +72,21 @@ class Reader:
                     number += len(run)
                     yield run
         finally:
+            await self._drop_opening()
             await self._drop_pull()
 
-    async def _next_run(self, number: int) -> list[Entry]:
+    async def _next_run(self, number: int) -> list[Found]:
         """Return entries from `number` on without a gap; none after a failure that may pass."""
         self._check_open()
         try:
-            run = await self._arrived_from(number)
-            whole = _without_gap(run, number)
-            if len(whole) < len(run):
-                await self._drop_pull()
-            if not whole:
-                whole = [Entry(number, await self._entries.get(number))]
+            found = await self._arrived(number)
+            whole, fault_at = judge(found, number)
+            if fault_at and not whole:
+                hole = found[0].number - number
+                whole = await self._entries.recover(number, min(max(hole, 1), RECOVERED_MAX), is_suspect=True)
+                whole = whole[: max(hole, 1)]
+            end = number + len(whole)
+            self._rest = [each for each in found if each.number >= end]
         except FOREIGN as problem:
             await self._recover(translate(problem, f"reading from entry {number}"))
             return []
@@ -188,15 +96,69 @@ class Reader:
         self._pause_s = PAUSE_MIN_S
         return whole
 
-    async def _arrived_from(self, number: int) -> list[Entry]:
-        if self._pull is None:
-            await self._entries.check_held(number)
-            self._pull = Pull(self._connection, self._names)
-            await self._pull.open(number)
-        return await self._pull.next_run()
+    async def _arrived(self, number: int) -> list[Found]:
+        """Return entries from `number` on as they came; none when nothing came."""
+        if self._rest:
+            return self._rest
+        await self._see_to_pull(number)
+        if self._pull is not None:
+            found = await self._pull.next_run()
+        else:
+            found = await self._directly(number)
+        return [each for each in found if each.number >= number]
+
+    # --- with a consumer -----------------------------------------------------------------------------------------------
+
+    async def _see_to_pull(self, number: int) -> None:
+        """Begin to make a consumer where there is none, and take the one that is made."""
+        loop = asyncio.get_running_loop()
+        if self._pull is None and self._opening is None and loop.time() >= self._open_at:
+            self._opening = loop.create_task(self._open_pull(number))
+        if self._opening is not None and self._opening.done():
+            opening, self._opening = self._opening, None
+            self._open_at = loop.time() + OPEN_AGAIN_S
+            self._pull = opening.result()
+
+    async def _open_pull(self, number: int) -> Pull:
+        pull = Pull(self._connection, self._names)
+        try:
+            async with asyncio.timeout(OPEN_S):
+                await pull.open(number)
+        except BaseException:
+            await pull.close()
+            raise
+        return pull
+
+    async def _drop_opening(self) -> None:
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            opening.cancel()
+            made = (await asyncio.gather(opening, return_exceptions=True))[0]
+            if isinstance(made, Pull):
+                await made.close()
+
+    async def _drop_pull(self) -> None:
+        pull, self._pull = self._pull, None
+        if pull is not None:
+            await pull.close()
+
+    # --- without -------------------------------------------------------------------------------------------------------
+
+    async def _directly(self, number: int) -> list[Found]:
+        found = await self._direct.get(number)
+        if not found:
+            await self._wait_for_pull(ASK_AGAIN_S)
+        return found
+
+    async def _wait_for_pull(self, seconds: float) -> None:
+        if self._opening is not None:
+            await asyncio.wait([self._opening], timeout=seconds)
+        else:
+            await asyncio.sleep(seconds)
 
     async def _recover(self, problem: HoldfastError) -> None:
         """Wait if the problem may pass; otherwise raise it."""
+        self._rest = []
         await self._drop_pull()
         self._check_open()
         if not isinstance(problem, Unavailable | OutcomeUnknown):
@@ -204,15 +166,3 @@ class Reader:
         log.warning("channel %s: %s", self._names.channel, problem)
         await asyncio.sleep(self._pause_s)
         self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
-
-    async def _drop_pull(self) -> None:
-        pull, self._pull = self._pull, None
-        if pull is not None:
-            await pull.close()
-
-
-def _without_gap(run: list[Entry], number: int) -> list[Entry]:
-    """Return the part of a run that begins with `number` and has no gap."""
-    if run[0].number == number and run[-1].number == number + len(run) - 1:
-        return run
-    return [entry for entry, _ in takewhile(lambda pair: pair[0].number == pair[1], zip(run, count(number)))]

@@ -14,14 +14,20 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import crc32c
 import msgspec
 
-from holdfast.channel.channel import COMMAND_BYTES_MAX
+from holdfast.channel.channel import COMMAND_BYTES_MAX, Buffer
 from holdfast.errors import BadName, BadSetting
 
 MIB = 1 << 20
 # At most so many bytes stand beside the command in the record of a message; `Names.record_overhead_bytes` is exact.
-RECORD_OVERHEAD_BYTES_MAX = 256
+RECORD_OVERHEAD_BYTES_MAX = 320
+# Fragments of large events that are sent and not yet acknowledged. With more, everybody else waits longer.
+FRAGMENTS_BYTES_MAX = MIB
+# The servers remember the ids of commands for so long.
+REMEMBERED_IDS_S = 120
+APPEND_TIMEOUT_MS_MAX = REMEMBERED_IDS_S * 1000 // 2
 # A reserve of R bytes of commands (of 256 or more each) takes at most twice as much of the stream.
 RECORD_FACTOR_MAX = 2
 
@@ -37,11 +43,14 @@ class JetStreamSettings(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int = 4096 * MIB
     reserve_bytes: int = 16 * MIB
     upkeep_bytes: int = 24 * MIB
-    window: int = 16  # commands sent and not yet acknowledged
+    stretch_bytes: int = 8 * MIB  # upkeep frees so much at a time
+    window: int = 256  # commands sent and not yet acknowledged
     window_bytes: int = 4 * MIB
     waiting_bytes_max: int = 64 * MIB  # commands appended and not yet sent
     appenders_max: int = 8  # programs that append to this channel
-    timeout_ms: int = 5_000
+    timeout_ms: int = 5_000  # for each question
+    attempt_ms: int = 2_000  # an append without a word for so long is sent again
+    append_timeout_ms: int = 20_000  # an append is repeated for so long: an election takes 4 to 10 s
     connect_options: dict[str, Any] = {}  # handed to nats.connect: user, password, tls, …
 
     def __post_init__(self) -> None:
@@ -54,8 +63,13 @@ class JetStreamSettings(msgspec.Struct, frozen=True, kw_only=True):
                 f"size_bytes {self.size_bytes} leaves nothing beside reserve_bytes {self.reserve_bytes} and upkeep_bytes "
                 f"{self.upkeep_bytes}; make it larger than twice reserve_bytes plus upkeep_bytes"
             )
-        if self.window < 1 or self.window_bytes < 1 or self.appenders_max < 1 or self.timeout_ms < 1:
-            raise BadSetting("window, window_bytes, appenders_max and timeout_ms must be at least 1")
+        if min(self.window, self.window_bytes, self.stretch_bytes, self.appenders_max) < 1:
+            raise BadSetting("window, window_bytes, stretch_bytes and appenders_max must be at least 1")
+        if min(self.timeout_ms, self.attempt_ms) < 1 or not self.attempt_ms <= self.append_timeout_ms <= APPEND_TIMEOUT_MS_MAX:
+            raise BadSetting(
+                "timeout_ms and attempt_ms must be at least 1, and append_timeout_ms between attempt_ms and "
+                f"{APPEND_TIMEOUT_MS_MAX}: the servers remember the ids of commands for twice as long"
+            )
 
     @property
     def events_limit_bytes(self) -> int:
@@ -67,7 +81,7 @@ class JetStreamSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stream_bytes_max(self) -> int:
-        overshoot = self.window_bytes + COMMAND_BYTES_MAX + self.window * RECORD_OVERHEAD_BYTES_MAX
+        overshoot = self.window_bytes + FRAGMENTS_BYTES_MAX + 2 * COMMAND_BYTES_MAX + self.window * RECORD_OVERHEAD_BYTES_MAX
         return self.size_bytes * 5 // 4 + self.appenders_max * overshoot
 
     @property
@@ -94,5 +108,22 @@ class Names:
 
     @property
     def record_overhead_bytes(self) -> int:
-        """Lengths, sequence, time and hash (34 bytes), the subject, and the header that names the expected stream."""
-        return 34 + len(self.subject) + len(f"NATS/1.0\r\nNats-Expected-Stream: {self.stream}\r\n\r\n")
+        """Lengths, sequence, time and hash (34 bytes), the subject, and the headers, which are all of one length."""
+        lines = "".join(f"{key}: {value}\r\n" for key, value in message_headers(self.stream, message_id("", 0), 0).items())
+        return 34 + len(self.subject) + len(f"NATS/1.0\r\n{lines}\r\n")
+
+
+CHECKSUM = "Holdfast-Crc"
+
+
+def message_id(appender: str, token: int) -> str:
+    """Return an id that no other message has, always of the same length. Repeating a message repeats its id."""
+    return f"{appender:8}{token:012x}"
+
+
+def message_headers(stream: str, message: str, checksum: int) -> dict[str, str]:
+    return {"Nats-Expected-Stream": stream, "Nats-Msg-Id": message, CHECKSUM: f"{checksum:08x}"}
+
+
+def checksum_of(data: Buffer) -> int:
+    return crc32c.crc32c(data)

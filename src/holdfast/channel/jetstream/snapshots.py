@@ -1,15 +1,19 @@
-"""Snapshots: chunks in a stream of their own, and one message that makes them whole.
+"""Snapshots: two generations, their chunks in a stream of their own, and one message that makes them whole.
 
     holdfast.state.NAME.chunk.ID.0 …  the chunks of one snapshot, large ones in parts; ID is new each time
-    holdfast.state.NAME.newest        which ID is whole: entry, parts of each chunk, checksum
+    holdfast.state.NAME.newest        the two newest that are whole, each with its entry, its parts, a checksum, the stretches
 
 A save that dies midway leaves chunks that nobody names, until the next save removes them. `newest` is written only if it is still
 what it was when the save began. So of two programs that save at once, one fails as a whole. The winner may remove every chunk it
-saw before it wrote `newest`: their writers had begun before that, and can only lose.
+saw before it wrote `newest`: their writers had begun before that, and can only lose. A snapshot of an older state than the newest
+is refused: entries after it may be gone.
+
+Entries are released only below the older generation. So a newest one that is damaged costs time, and no state.
 """
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Iterable
 from itertools import count
@@ -19,19 +23,32 @@ import msgspec
 from nats.aio.client import Client
 from nats.js.errors import NotFoundError
 
-from holdfast.channel.channel import Buffer, Snapshot
+from holdfast.channel.channel import Buffer, Snapshot, older_snapshot
+from holdfast.channel.jetstream.direct_get import found_in
 from holdfast.channel.jetstream.nats_errors import not_answered
-from holdfast.channel.jetstream.settings import JetStreamSettings, Names
+from holdfast.channel.jetstream.settings import JetStreamSettings, Names, checksum_of, message_headers, message_id
 from holdfast.errors import Damaged
 
+log = logging.getLogger(__name__)
+
 PART_BYTES_MAX = 1 << 20
+GENERATIONS = 2
+# How often a part is asked for when a copy of it is gone or damaged. Chance decides which server answers.
+COPIES_ASKED = 8
+
+Stretches = list[tuple[int, int, int]]
 
 
-class _Newest(msgspec.Struct):
+class Generation(msgspec.Struct):
     id: str
     at: int
     parts: list[int]  # of each chunk
     checksum: int
+    stretches: Stretches
+
+
+class _Newest(msgspec.Struct):
+    generations: list[Generation]  # newest first
 
 
 class Snapshots:
@@ -41,79 +58,108 @@ class Snapshots:
         self._chunks = f"{names.state_subject}.chunk"
         self._newest = f"{names.state_subject}.newest"
 
-    async def save(self, at: int, chunks: Iterable[Buffer]) -> None:
-        _, revision = await self._find_newest()
-        saving = secrets.token_hex(8)
-        saved = await self._save_chunks(saving, at, chunks)
-        others = await self._chunks_of_others(saving)
-        await self._publish_newest(saved, revision)
+    # --- saving --------------------------------------------------------------------------------------------------------
+
+    async def save(self, at: int, chunks: Iterable[Buffer], stretches: Stretches) -> None:
+        before, revision = await self._find()
+        if before and at < before[0].at:
+            raise older_snapshot(at, before[0].at)
+        saved = await self._save_chunks(Generation(secrets.token_hex(8), at, [], 0, stretches), chunks)
+        kept = [saved, *before][:GENERATIONS]
+        others = await self._chunks_besides(kept)
+        await self._publish_newest(_Newest(kept), revision)
         for other in others:
             await self._context.purge_stream(self._stream, subject=f"{self._chunks}.{other}.>")
 
-    async def _save_chunks(self, saving: str, at: int, chunks: Iterable[Buffer]) -> _Newest:
-        saved = _Newest(saving, at, [], 0)
+    async def _save_chunks(self, saved: Generation, chunks: Iterable[Buffer]) -> Generation:
         for chunk in chunks:
             parts = [bytes(chunk[start : start + PART_BYTES_MAX]) for start in range(0, len(chunk), PART_BYTES_MAX)]
             for number, part in enumerate(parts, sum(saved.parts)):
-                await self._context.publish(f"{self._chunks}.{saving}.{number}", part, stream=self._stream)
+                await self._publish(f"{self._chunks}.{saved.id}.{number}", part, message_id(saved.id, number))
             saved.checksum = crc32c.crc32c(chunk, saved.checksum)
             saved.parts.append(len(parts))
         return saved
 
-    async def _chunks_of_others(self, saving: str) -> list[str]:
+    async def _chunks_besides(self, kept: list[Generation]) -> list[str]:
         info = await self._context.stream_info(self._stream, subjects_filter=f"{self._chunks}.>")
         found = {subject.split(".")[-2] for subject in info.state.subjects or ()}
-        return sorted(found - {saving})
+        return sorted(found - {each.id for each in kept})
 
-    async def _publish_newest(self, saved: _Newest, revision: int) -> None:
+    async def _publish(self, subject: str, data: bytes, message: str, **more: str) -> None:
+        headers = message_headers(self._stream, message, checksum_of(data)) | more
+        await self._context.publish(subject, data, headers=headers)
+
+    async def _publish_newest(self, newest: _Newest, revision: int) -> None:
         expected = {"Nats-Expected-Last-Subject-Sequence": str(revision)}
         try:
-            await self._context.publish(self._newest, msgspec.json.encode(saved), stream=self._stream, headers=expected)
+            await self._publish(self._newest, msgspec.json.encode(newest), f"newest-{newest.generations[0].id}", **expected)
         except TimeoutError as problem:
             raise not_answered("saving a snapshot") from problem
 
-    async def load(self) -> Snapshot | None:
-        """Return the newest whole snapshot. If another program replaces it meanwhile, return the newer one."""
-        newest, revision = await self._find_newest()
-        while newest is not None:
+    # --- loading -------------------------------------------------------------------------------------------------------
+
+    async def releasable(self, below: int) -> int:
+        """Return below which entry may be released: at most below the older generation; nothing while there is only one."""
+        generations, _ = await self._find()
+        if not generations:
+            return below
+        return min(below, generations[1].at + 1) if len(generations) == GENERATIONS else 1
+
+    async def load(self) -> tuple[Snapshot, Stretches] | None:
+        """Return the newest whole snapshot; the one before it where that is damaged. If another is saved meanwhile, that one."""
+        generations, revision = await self._find()
+        while generations:
             try:
-                return Snapshot(newest.at, await self._load_chunks(newest))
-            except NotFoundError as problem:
-                gone, (newest, found) = newest, await self._find_newest()
+                return await self._load_newest(generations)
+            except Damaged:
+                generations, found = await self._find()
                 if found == revision:
-                    raise Damaged(
-                        f"stream {self._stream}: a chunk of the snapshot at entry {gone.at} is gone; restore it from a backup"
-                    ) from problem
+                    raise
                 revision = found
         return None
 
-    async def _find_newest(self) -> tuple[_Newest | None, int]:
+    async def _load_newest(self, generations: list[Generation]) -> tuple[Snapshot, Stretches]:
+        for generation in generations[:-1]:
+            try:
+                return await self._load(generation)
+            except Damaged as problem:
+                log.error("%s; the one before it is loaded instead", problem)
+        return await self._load(generations[-1])
+
+    async def _find(self) -> tuple[list[Generation], int]:
         try:
             message = await self._context.get_last_msg(self._stream, self._newest)
         except NotFoundError:
-            return None, 0
-        return msgspec.json.decode(message.data or b"", type=_Newest), message.seq or 0
+            return [], 0
+        return msgspec.json.decode(message.data or b"", type=_Newest).generations, message.seq or 0
 
-    async def _load_chunks(self, newest: _Newest) -> list[Buffer]:
+    async def _load(self, generation: Generation) -> tuple[Snapshot, Stretches]:
         chunks: list[Buffer] = []
         checksum = 0
         numbers = count()
-        for parts in newest.parts:
-            chunk = b"".join([await self._load_part(f"{self._chunks}.{newest.id}.{next(numbers)}") for _ in range(parts)])
+        for parts in generation.parts:
+            chunk = b"".join([await self._load_part(generation, next(numbers)) for _ in range(parts)])
             checksum = crc32c.crc32c(chunk, checksum)
             chunks.append(chunk)
-        if checksum != newest.checksum:
-            raise Damaged(
-                f"stream {self._stream}: the snapshot at entry {newest.at} has checksum {checksum:08x}, saved with "
-                f"{newest.checksum:08x}; restore the stream from a backup",
-                stream=self._stream,
-            )
-        return chunks
+        if checksum != generation.checksum:
+            raise self._damaged(generation, f"has checksum {checksum:08x}, and was saved with {generation.checksum:08x}")
+        return Snapshot(generation.at, chunks), generation.stretches
 
-    async def _load_part(self, subject: str) -> bytes:
-        """Load a part from any copy; from the leader when that copy is behind."""
-        try:
-            found = await self._context.get_last_msg(self._stream, subject, direct=True)
-        except NotFoundError:
-            found = await self._context.get_last_msg(self._stream, subject)
-        return found.data or b""
+    async def _load_part(self, generation: Generation, number: int) -> bytes:
+        """Load a part from any copy; from the leader when that copy is behind or damaged; then from any again."""
+        subject = f"{self._chunks}.{generation.id}.{number}"
+        for attempt in range(COPIES_ASKED):
+            try:
+                found = await self._context.get_last_msg(self._stream, subject, direct=attempt != 1)
+            except NotFoundError:
+                continue
+            part = found_in(0, found.data or b"", found.headers or {})
+            if part.is_sound:
+                return part.command
+        raise self._damaged(generation, f"has lost part {number}, or no copy of it is as it was saved")
+
+    def _damaged(self, generation: Generation, wrong: str) -> Damaged:
+        return Damaged(
+            f"stream {self._stream}: the snapshot at entry {generation.at} {wrong}; restore the stream from a backup",
+            stream=self._stream,
+        )

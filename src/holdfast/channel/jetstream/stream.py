@@ -2,7 +2,7 @@
 
 holdfast-channel-NAME   the entries: one subject, so that sequence numbers have no gap; refuses when full; nothing expires,
                         nothing can be deleted singly: only a prefix is ever purged
-holdfast-state-NAME     the newest snapshot and the released mark: the newest message of each subject
+holdfast-state-NAME     two snapshots, the released mark, the servers that were checked: the newest message of each subject
 """
 
 from __future__ import annotations
@@ -10,25 +10,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-import nats
+import msgspec
 from nats.aio.client import Client
 from nats.js import JetStreamContext, api
 from nats.js.errors import NotFoundError
 
-from holdfast.channel.channel import COMMAND_BYTES_MAX
-from holdfast.channel.jetstream.durability import check_copies, check_sync
+from holdfast.channel.jetstream.durability import Checked, check_copies, check_servers
 from holdfast.channel.jetstream.nats_errors import FOREIGN, translate
-from holdfast.channel.jetstream.settings import JetStreamSettings, Names
+from holdfast.channel.jetstream.settings import REMEMBERED_IDS_S, JetStreamSettings, Names
 from holdfast.errors import BadSetting, Blocked, HoldfastError
 
 log = logging.getLogger(__name__)
-
-# The header that names the expected stream counts against the servers' max_payload.
-PAYLOAD_BYTES_MIN = COMMAND_BYTES_MAX + 1024
-# nats-py keeps this much to send while it reconnects; past it, publishing is refused at once.
-PENDING_BYTES_MAX = 16 << 20
 
 
 async def connect(settings: JetStreamSettings, reconnected: Callable[[], None]) -> Client:
@@ -42,40 +36,57 @@ async def connect(settings: JetStreamSettings, reconnected: Callable[[], None]) 
         "max_outstanding_pings": 2,
         "reconnect_time_wait": 0.05,
         "max_reconnect_attempts": -1,
-        "pending_size": PENDING_BYTES_MAX,
+        "pending_size": -1,  # keep nothing to send later: what is sent when, and again, is decided by the appender
         "error_cb": _note,
         "reconnected_cb": on_reconnected,
         **settings.connect_options,
     }
+    connection = Client()
     try:
-        connecting = nats.connect(servers=list(settings.servers), **options)
-        return await asyncio.wait_for(connecting, settings.timeout_s)
-    except FOREIGN as problem:
-        raise translate(problem, f"connecting to {', '.join(settings.servers)}") from problem
+        async with asyncio.timeout(settings.timeout_s):
+            await connection.connect(list(settings.servers), **options)
+    except BaseException as problem:
+        await connection.close()  # of a connection that is half made, too
+        if isinstance(problem, FOREIGN):
+            raise translate(problem, f"connecting to {', '.join(settings.servers)}") from problem
+        raise
+    return connection
 
 
 async def _note(problem: Exception) -> None:
     log.warning("cluster connection: %s", problem or type(problem).__name__)
 
 
-async def prepare(connection: Client, names: Names, settings: JetStreamSettings) -> api.StreamInfo:
+class Prepared(NamedTuple):
+    info: api.StreamInfo
+    unchecked: tuple[str, ...]  # monitoring addresses that did not answer
+
+
+async def prepare(connection: Client, names: Names, settings: JetStreamSettings) -> Prepared:
     """Check the servers, and make the streams that are not there yet."""
-    if connection.max_payload < PAYLOAD_BYTES_MIN:
-        raise BadSetting(
-            f"the servers take messages of {connection.max_payload} bytes, but commands have up to {PAYLOAD_BYTES_MIN}; "
-            "set `max_payload: 2MB` on each of them",
-            max_payload=connection.max_payload,
-        )
-    checked = await check_sync(settings.monitors, settings.timeout_s)
+    checked = await check_servers(settings.monitors, settings.timeout_s)
     context = connection.jetstream(timeout=settings.timeout_s)
     try:
         await _ensure(context, _state_stream(names, settings))
         await _ensure(context, _entry_stream(names, settings))
         info = await context.stream_info(names.stream)
+        await _check_holders(context, names, info, checked)
     except FOREIGN as problem:
         raise _not_opened(problem, names, settings) from problem
-    check_copies(_holders(info), checked, names.stream)
-    return info
+    return Prepared(info, checked.silent)
+
+
+async def _check_holders(context: JetStreamContext, names: Names, info: api.StreamInfo, checked: Checked) -> None:
+    """Check that every copy is on a server that is right, now or when it was last seen; remember those that are."""
+    subject = f"{names.state_subject}.servers"
+    try:
+        found = await context.get_last_msg(names.state_stream, subject)
+        remembered = frozenset(msgspec.json.decode(found.data or b"[]", type=list[str]))
+    except NotFoundError:
+        remembered = frozenset()
+    check_copies(holders(info), checked, remembered, names.stream)
+    if not checked.names <= remembered:
+        await context.publish(subject, msgspec.json.encode(sorted(remembered | checked.names)), stream=names.state_stream)
 
 
 def _not_opened(problem: Exception, names: Names, settings: JetStreamSettings) -> HoldfastError:
@@ -99,6 +110,7 @@ def _entry_stream(names: Names, settings: JetStreamSettings) -> api.StreamConfig
         max_bytes=settings.stream_bytes_max,
         deny_delete=True,
         allow_direct=True,
+        duplicate_window=REMEMBERED_IDS_S,
     )
 
 
@@ -111,6 +123,7 @@ def _state_stream(names: Names, settings: JetStreamSettings) -> api.StreamConfig
         num_replicas=settings.replicas,
         max_msgs_per_subject=1,
         allow_direct=True,
+        duplicate_window=REMEMBERED_IDS_S,
     )
 
 
@@ -137,6 +150,7 @@ def _check_config(found: api.StreamConfig, wanted: api.StreamConfig) -> None:
         "deny_delete",
         "max_msgs_per_subject",
         "allow_direct",
+        "duplicate_window",
     )
     expected = {key: getattr(wanted, key) for key in essential} | {"max_age": 0, "max_msgs": -1, "persist_mode": None}
     for key, value in expected.items():
@@ -148,7 +162,8 @@ def _check_config(found: api.StreamConfig, wanted: api.StreamConfig) -> None:
             )
 
 
-def _holders(info: api.StreamInfo) -> list[str]:
+def holders(info: api.StreamInfo) -> list[str]:
+    """Return the names of the servers that hold a copy; none where there is only one server."""
     if info.cluster is None:
         return []
     replicas = [peer.name for peer in info.cluster.replicas or ()]

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from holdfast.channel.channel import Buffer, Entry, Pressure, Purpose, Snapshot, Stretch
+from holdfast.channel.channel import Buffer, Entry, Pressure, Purpose, Snapshot, Stretch, older_snapshot
 from holdfast.channel.journal.files.disk import Disk, PosixDisk
 from holdfast.channel.journal.files.record import COMMAND, RELEASED, RELEASED_PAYLOAD, padded
 from holdfast.channel.journal.files.segment import Chain, holder_of
@@ -203,6 +203,9 @@ class Journal:
         self._check_open()
         if not 0 <= at <= self.durable:
             raise NoSuchPosition(f"no snapshot can be saved as of entry {at}: the newest durable is {self.durable}", entry=at)
+        newest = self._writer.marks.snapshot
+        if newest.generation and at < newest.at:
+            raise older_snapshot(at, newest.at)
         return parts_of(
             chunks, part_bytes=min(SNAPSHOT_GROUP_BYTES, self.plan.usable_bytes // 4), group_bytes=SNAPSHOT_GROUP_BYTES
         )

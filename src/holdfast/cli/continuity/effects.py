@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from holdfast.cli import config_file, help_text
-from holdfast.cli.config_file import Config, PrintConfig
+from holdfast.cli import help_text
 from holdfast.cli.continuity import domain as domains
 from holdfast.cli.options import URL_DEFAULT, Json, Timeout, Url, expanded
+from holdfast.cli.program import program
 from holdfast.cli.question import ask
 
 Domain = Annotated[str, typer.Option("--domain", metavar="DOMAIN", help="The domain whose effects it carries out.")]
@@ -43,9 +43,6 @@ FarKey = Annotated[
 TakeOver = Annotated[
     bool, typer.Option("--take-over", help="The carrier before is certainly dead: take its place at once, without waiting.")
 ]
-LogLevel = Annotated[
-    Literal["debug", "info", "warning", "error"], typer.Option("--log-level", help="The least level that is logged on stderr.")
-]
 EffectKey = Annotated[str, typer.Argument(metavar="KEY", help="The key of an effect, as the log of the carrier names it.")]
 NotDone = Annotated[bool, typer.Option("--not-done", help="It was certainly not done, and may be carried out.")]
 Status = Annotated[int, typer.Option("--status", metavar="N", min=200, max=599, help="The status that the far side answered.")]
@@ -75,8 +72,8 @@ def add_to(app: typer.Typer) -> None:
     )(settle)
 
 
+@program
 def effects(
-    context: typer.Context,
     domain: Domain,
     far: Far = None,
     lookup: Lookup = None,
@@ -86,22 +83,13 @@ def effects(
     far_key: FarKey = None,
     take_over: TakeOver = False,
     url: Url = URL_DEFAULT,
-    log_level: LogLevel = "info",
-    config: Config = None,
-    print_config: PrintConfig = False,
 ) -> None:
     import holdfast
-    from holdfast.cli.operations import server_log
     from holdfast.cli.output import print_line
-
-    if print_config:
-        print_line(config_file.as_toml(context))
-        return
     from holdfast.continuity.effects.carrier import EffectCarrier, run_until_signal
     from holdfast.continuity.effects.far_side import far_sides
     from holdfast.wire.tls import client_context
 
-    server_log.begin(log_level)
     fars = far_sides(far or [], lookup or [], knows_keys or [], client_context(far_ca, far_certificate, far_key))
     carrier = EffectCarrier(url, domain, fars, take_over=take_over)
     holdfast.run(run_until_signal(carrier, lambda: print_line(f"carrying effects out for domain {domain}")))

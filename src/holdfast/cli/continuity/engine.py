@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli import config_file, help_text
-from holdfast.cli.config_file import Config, PrintConfig
+from holdfast.cli import help_text
 from holdfast.cli.continuity import packages
 from holdfast.cli.options import URL_DEFAULT, Url, expanded
+from holdfast.cli.program import program
 
 if TYPE_CHECKING:
     import ssl
@@ -57,9 +57,6 @@ ClientCa = Annotated[
         parser=expanded,
     ),
 ]
-LogLevel = Annotated[
-    Literal["debug", "info", "warning", "error"], typer.Option("--log-level", help="The least level that is logged on stderr.")
-]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -75,8 +72,8 @@ def add_to(app: typer.Typer) -> None:
     )(engine)
 
 
+@program
 def engine(
-    context: typer.Context,
     domain: Domain,
     listen: Listen = "127.0.0.1:8080",
     answers: Answers = "127.0.0.1:0",
@@ -88,27 +85,19 @@ def engine(
     tls_listener_ca: ListenerCa = None,
     tls_client_ca: ClientCa = None,
     url: Url = URL_DEFAULT,
-    log_level: LogLevel = "info",
-    config: Config = None,
-    print_config: PrintConfig = False,
 ) -> None:
     import holdfast
-    from holdfast.cli.operations import server_log
     from holdfast.cli.output import print_line
     from holdfast.node.settings import parse_address
 
-    if print_config:
-        print_line(config_file.as_toml(context))
-        return
     with packages.needed():
         from holdfast.continuity.engine.engine import Engine
         from holdfast.continuity.engine.front import serve
 
-    server_log.begin(log_level)
     certificate = _certificate(tls_certificate, tls_key, tls_client_ca, tls_listener_ca)
-    host, port = parse_address(listen)
+    host, port = parse_address(listen, "--listen")
     made = Engine(
-        url, domain, name=name, site=site, answers=parse_address(answers), advertise=advertise,
+        url, domain, name=name, site=site, answers=parse_address(answers, "--answers"), advertise=advertise,
         tls=_answer_tls(certificate, tls_listener_ca),
     )  # fmt: skip
     announce = "https" if certificate else "http"

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from holdfast.cli import config_file, help_text
-from holdfast.cli.config_file import Config, PrintConfig
+from holdfast.cli import help_text
 from holdfast.cli.continuity import packages
-from holdfast.cli.continuity.engine import Domain, LogLevel
+from holdfast.cli.continuity.engine import Domain
 from holdfast.cli.options import URL_DEFAULT, Url, expanded
+from holdfast.cli.program import opened, program
 
 if TYPE_CHECKING:
     import ssl
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
     from holdfast.continuity.listener.listener import Listener
     from holdfast.continuity.server_certificate import ServerCertificate
-
-START_TRIES = 5
-START_PAUSE_SECONDS = 1.0
 
 Server = Annotated[
     str,
@@ -125,8 +122,8 @@ def add_to(app: typer.Typer) -> None:
     )(listener)
 
 
+@program
 def listener(
-    context: typer.Context,
     domain: Domain,
     server: Server,
     name: Name,
@@ -150,17 +147,9 @@ def listener(
     tls_certificate: Certificate = None,
     tls_key: Key = None,
     url: Url = URL_DEFAULT,
-    log_level: LogLevel = "info",
-    config: Config = None,
-    print_config: PrintConfig = False,
 ) -> None:
     import holdfast
-    from holdfast.cli.operations import server_log
-    from holdfast.cli.output import print_line
 
-    if print_config:
-        print_line(config_file.as_toml(context))
-        return
     with packages.needed():
         from holdfast.continuity.listener.listener import Listener
         from holdfast.continuity.listener.server.http_caller import HttpCaller
@@ -170,7 +159,6 @@ def listener(
 
     if in_doubt == "ask" and not probe:
         raise BadSetting("--in-doubt ask needs --probe: nobody else can be asked", setting="probe")
-    server_log.begin(log_level)
     tls = _answer_tls(tls_ca, tls_certificate, tls_key)
     server_tls = client_context(server_ca, server_certificate, server_key)
     egress_tls = _egress_tls(egress_certificate, egress_key, egress_client_ca)
@@ -179,7 +167,7 @@ def listener(
         return Listener(
             url, domain, name, call=HttpCaller(server, tls=server_tls), store=store or Path(f"listener-{name}"), site=site,
             role=role, in_doubt=in_doubt, forgets=forgets, probe=probe, reset=reset, snapshot=snapshot,
-            snapshot_every=snapshot_every, tls=tls, egress=parse_address(egress) if egress else None,
+            snapshot_every=snapshot_every, tls=tls, egress=parse_address(egress, "--egress") if egress else None,
             egress_tls=egress_tls,
         )  # fmt: skip
 
@@ -187,14 +175,14 @@ def listener(
 
 
 async def _serve(made: Callable[[], Listener]) -> None:
-    """Listen until a signal comes. A start that fails because Holdfast is not there yet is tried again, then reported (29)."""
+    """Listen until a signal comes."""
     import asyncio
     import gc
     import signal
 
     from holdfast.cli.output import print_line
 
-    listener = await _opened(made)
+    listener = await opened(lambda: made().open(), "the listener")
     gc.freeze()  # what is loaded by now stays for good: the collector need not visit it among requests
     try:
         for each in (signal.SIGTERM, signal.SIGINT):
@@ -203,23 +191,6 @@ async def _serve(made: Callable[[], Listener]) -> None:
         await listener.run()
     finally:
         await listener.close()
-
-
-async def _opened(made: Callable[[], Listener]) -> Listener:
-    import asyncio
-    import logging
-
-    from holdfast.errors import Unavailable
-
-    for left in range(START_TRIES - 1, -1, -1):
-        try:
-            return await made().open()
-        except Unavailable as problem:
-            if not left:
-                raise
-            logging.getLogger("holdfast.continuity").warning("the listener cannot start yet, and tries again: %s", problem)
-            await asyncio.sleep(START_PAUSE_SECONDS)
-    raise AssertionError("the last try returns or raises")
 
 
 def _answer_tls(authority: Path | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:

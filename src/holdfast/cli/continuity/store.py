@@ -9,7 +9,7 @@ import typer
 from holdfast.cli import help_text
 from holdfast.cli.continuity import store_files, store_programs
 from holdfast.cli.continuity.store_programs import PlaceName, StoreName
-from holdfast.cli.options import URL_DEFAULT, Json, Timeout, Url
+from holdfast.cli.options import URL_DEFAULT, IfExists, Json, Timeout, Url
 from holdfast.cli.question import ask
 
 if TYPE_CHECKING:
@@ -36,6 +36,14 @@ SmallBytes = Annotated[
 LooseSeconds = Annotated[
     float, typer.Option("--loose-seconds", metavar="SECONDS", min=1, help="Keep bytes that no name stands for so long.")
 ]
+LagEvents = Annotated[
+    int,
+    typer.Option(
+        "--lag-events", metavar="N", min=0, help="Drop a place that is away and more than so many writes behind; 0: no limit."
+    ),
+]
+LagBytes = Annotated[str, typer.Option("--lag-bytes", metavar="SIZE", help="The same in bytes of writes; 0: no limit.")]
+LagSeconds = Annotated[float, typer.Option("--lag-seconds", metavar="SECONDS", min=0, help="The same in seconds; 0: no limit.")]
 Force = Annotated[bool, typer.Option("--force", help="Delete it although writes wait in it.")]
 
 STATUS_COLUMNS = ("place", "site", "kind", "state", "number", "lag", "files", "lacking", "loose", "address")
@@ -70,14 +78,20 @@ def create(
     places_min: PlacesMin = 2,
     small_bytes: SmallBytes = 64 << 10,
     loose_seconds: LooseSeconds = 3600.0,
+    lag_events: LagEvents = 100_000,
+    lag_bytes: LagBytes = "1G",
+    lag_seconds: LagSeconds = 3600.0,
     url: Url = URL_DEFAULT,
     timeout: Timeout = None,
     json: Json = False,
 ) -> None:
     from holdfast.cli.output import show
+    from holdfast.continuity.domain import LagLimit
     from holdfast.continuity.storage import definition as register
+    from holdfast.node.settings import parse_size
 
-    made = register.Definition(name, tuple(place), places_min, small_bytes, loose_seconds)
+    lag_max = LagLimit(lag_events, parse_size(lag_bytes, "--lag-bytes"), lag_seconds)
+    made = register.Definition(name, tuple(place), places_min, small_bytes, loose_seconds, lag_max)
     ask(url, timeout, lambda client: register.create(client, made))
     show({"store": name, "created": True}, as_json=json, sentence=f"created file store {name!r} with places {', '.join(place)}")
 
@@ -113,18 +127,28 @@ def status(name: StoreName, url: Url = URL_DEFAULT, timeout: Timeout = None, jso
     "drop",
     **help_text.described(
         "Drop a place: no writes wait for it any more. If it comes back, it copies from another place.",
-        ["holdfast store drop files c", "holdfast store drop files c --json"],
-        changed={0: "done; also if there was no such place"},
+        ["holdfast store drop archive east", "holdfast store drop archive east --if-exists --json"],
+        changed={1: "refused: there is no such store, or no such place and --if-exists was not said"},
     ),
 )
-def drop(name: StoreName, place: PlaceName, url: Url = URL_DEFAULT, timeout: Timeout = None, json: Json = False) -> None:
+def drop(
+    name: StoreName,
+    place: PlaceName,
+    if_exists: IfExists = False,
+    url: Url = URL_DEFAULT,
+    timeout: Timeout = None,
+    json: Json = False,
+) -> None:
     from holdfast.cli.output import show
+    from holdfast.continuity.errors import NoSuchPlace
     from holdfast.continuity.storage import definition as register
 
     async def work(client: Client) -> bool:
         return await register.drop_place(client, await register.read(client, name), place)
 
     was_there = ask(url, timeout, work)
+    if not was_there and not if_exists:
+        raise NoSuchPlace(f"file store {name!r} has no place {place!r}; `holdfast store status {name}` lists its places")
     sentence = f"dropped place {place!r} of {name!r}" if was_there else f"there was no place {place!r} of {name!r}"
     show({"store": name, "place": place, "dropped": was_there}, as_json=json, sentence=sentence)
 

@@ -142,7 +142,10 @@ def ls(folder: Prefix = "", recursive: Recursive = False, front: Front = FRONT_D
             for each in page["files"]
         ]
         after = page["next"]
-    show_rows(sorted(rows, key=lambda row: str(row["name"])), ("name", "size", "modified"), as_json=json)
+    rows.sort(key=lambda row: str(row["name"]))
+    if not json:  # a line for each, whatever an earlier release took for a name
+        rows = [{**row, "name": row["name"] if row["name"].isprintable() else repr(row["name"])} for row in rows]
+    show_rows(rows, ("name", "size", "modified"), as_json=json)
 
 
 def rm(name: FileName, if_exists: IfExists = False, front: Front = FRONT_DEFAULT, json: Json = False) -> None:
@@ -171,10 +174,11 @@ def _asked(
 ) -> Iterator[HTTPResponse]:
     """Ask a front; its refusals are the errors of Holdfast."""
     import ssl
+    from http.client import InvalidURL
     from urllib.parse import quote, urlsplit
 
-    from holdfast.continuity.storage.http_connections import HttpConnections
-    from holdfast.errors import Unreachable
+    from holdfast.continuity.storage.http_connections import HttpConnections, shown_token
+    from holdfast.errors import BadUrl, Unreachable
 
     parts = urlsplit(front if "://" in front else f"http://{front}")
     connections = HttpConnections(parts.netloc, ssl.create_default_context() if parts.scheme == "https" else None)
@@ -182,7 +186,11 @@ def _asked(
     with ExitStack() as opened:
         opened.callback(connections.close)
         try:
-            answer = opened.enter_context(connections.asked(method, target, headers, body))
+            answer = opened.enter_context(connections.asked(method, target, {**shown_token(), **headers}, body))
+        except InvalidURL as problem:
+            raise BadUrl(
+                f"--front {front!r:.80} is no URL of a front; write http://HOST:PORT, as `holdfast store serve` prints it"
+            ) from problem
         except OSError as problem:
             raise Unreachable(f"no front answers at {front} ({problem}); start one with `holdfast store serve`") from problem
         if answer.status >= 400:
@@ -192,9 +200,9 @@ def _asked(
 
 def _error(status: int, sentence: str, front: str, name: str) -> Exception:
     from holdfast.continuity.errors import FileDiffers, NoSuchFile, NotAnswered, NotTaken
-    from holdfast.errors import Refused
+    from holdfast.errors import AccessDenied, LoginFailed, Refused
 
-    kinds: dict[int, Any] = {404: NoSuchFile, 412: FileDiffers, 503: NotTaken}
+    kinds: dict[int, Any] = {401: LoginFailed, 403: AccessDenied, 404: NoSuchFile, 412: FileDiffers, 503: NotTaken}
     if status == 504:
         return NotAnswered(status, sentence, "", "")
     return kinds.get(status, Refused)(sentence or f"{front} answered {status} to {name}")  # type: ignore[no-any-return]

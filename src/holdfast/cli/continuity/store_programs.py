@@ -7,20 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli import config_file, help_text
-from holdfast.cli.config_file import Config, PrintConfig
+from holdfast.cli import help_text
 from holdfast.cli.continuity import packages
-from holdfast.cli.continuity.engine import LogLevel
 from holdfast.cli.options import URL_DEFAULT, Url, expanded
+from holdfast.cli.program import opened, program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
+    from holdfast.continuity.storage.machines.login import Login
     from holdfast.continuity.storage.serving import Tls
-
-START_TRIES = 5
-START_PAUSE_SECONDS = 1.0
 
 StoreName = Annotated[str, typer.Argument(metavar="STORE", help="The name of a file store.")]
 PlaceName = Annotated[str, typer.Argument(metavar="PLACE", help="The name of a place of the store.")]
@@ -66,6 +63,28 @@ PlaceCa = Annotated[
         parser=expanded,
     ),
 ]
+ClientCa = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-client-ca",
+        metavar="FILE",
+        help="Take only clients with a certificate of these authorities, PEM.",
+        parser=expanded,
+    ),
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file",
+        metavar="FILE",
+        help="Take only clients that show the token in this file: Authorization: Bearer TOKEN.",
+        parser=expanded,
+    ),
+]
+ReadTokenFile = Annotated[
+    Path | None,
+    typer.Option("--read-token-file", metavar="FILE", help="Who shows this token may read, and not write.", parser=expanded),
+]
 PlacesCa = Annotated[
     Path | None,
     typer.Option("--places-ca", metavar="FILE", help="Speak TLS with places: the authorities of their certificates, PEM.",
@@ -110,8 +129,8 @@ def add_to(group: typer.Typer) -> None:
     )(serve)
 
 
+@program
 def place(
-    context: typer.Context,
     store: StoreName,
     name: PlaceName,
     at: At,
@@ -123,12 +142,7 @@ def place(
     tls_key: Key = None,
     tls_ca: PlaceCa = None,
     url: Url = URL_DEFAULT,
-    log_level: LogLevel = "info",
-    config: Config = None,
-    print_config: PrintConfig = False,
 ) -> None:
-    if _has_printed(context, print_config):
-        return
     with packages.needed():
         from holdfast.continuity.storage.serving import serve_place
     from holdfast.node.settings import parse_address
@@ -136,53 +150,46 @@ def place(
     tls = _tls(tls_certificate, tls_key, tls_ca, "--tls-ca")
     _run(
         lambda: serve_place(
-            url, store, name, at, listen=parse_address(listen), advertise=advertise, folder=folder, site=site, tls=tls
+            url, store, name, at, listen=parse_address(listen, "--listen"), advertise=advertise, folder=folder, site=site, tls=tls
         ),
         lambda opened: f"place {name} of {store} is open on {opened.address}",
-        log_level,
     )
 
 
+@program
 def serve(
-    context: typer.Context,
     store: StoreName,
     listen: FrontListen = "127.0.0.1:8090",
     place: Here = None,
     tls_certificate: Certificate = None,
     tls_key: Key = None,
+    tls_client_ca: ClientCa = None,
+    token_file: TokenFile = None,
+    read_token_file: ReadTokenFile = None,
     places_ca: PlacesCa = None,
     places_certificate: PlacesCertificate = None,
     places_key: PlacesKey = None,
     url: Url = URL_DEFAULT,
-    log_level: LogLevel = "info",
-    config: Config = None,
-    print_config: PrintConfig = False,
 ) -> None:
-    if _has_printed(context, print_config):
-        return
     with packages.needed():
         from holdfast.continuity.storage.serving import Tls, serve_all, serve_front
+    from holdfast.errors import BadSetting
     from holdfast.node.settings import parse_address
 
-    address, tls = parse_address(listen), Tls(tls_certificate, tls_key)
+    if tls_client_ca is not None and tls_certificate is None:
+        raise BadSetting("--tls-client-ca needs --tls-certificate", setting="tls_certificate")
+    address, tls = parse_address(listen, "--listen"), Tls(tls_certificate, tls_key, tls_client_ca)
+    login = _login(token_file, read_token_file)
     places_tls = _tls(places_certificate, places_key, places_ca, "--places-ca")
     here = _places(place or [])
 
     def made() -> AbstractAsyncContextManager[Any]:
         if here:
-            return serve_all(url, store, here, listen=address, tls=tls)
-        return serve_front(url, store, listen=address, tls=tls, places_tls=places_tls)
+            return serve_all(url, store, here, listen=address, tls=tls, login=login)
+        return serve_front(url, store, listen=address, tls=tls, places_tls=places_tls, login=login)
 
     protocol = "https" if tls_certificate else "http"
-    _run(made, lambda opened: f"taking requests on {protocol}://{opened.address}", log_level)
-
-
-def _has_printed(context: typer.Context, print_config: bool) -> bool:
-    from holdfast.cli.output import print_line
-
-    if print_config:
-        print_line(config_file.as_toml(context))
-    return print_config
+    _run(made, lambda opened: f"taking requests on {protocol}://{opened.address}")
 
 
 def _places(told: list[str]) -> dict[str, str]:
@@ -195,6 +202,16 @@ def _places(told: list[str]) -> dict[str, str]:
     if len(places) < len(parts):
         raise BadSetting("--place names a place twice; each has a name of its own", setting="place")
     return places
+
+
+def _login(token_file: Path | None, read_token_file: Path | None) -> Login:
+    from holdfast.continuity.storage.machines.login import Login
+    from holdfast.errors import BadSetting
+    from holdfast.http.protection import read_token
+
+    if read_token_file is not None and token_file is None:
+        raise BadSetting("--read-token-file needs --token-file: who may write?", setting="token_file")
+    return Login(*(read_token(each) if each is not None else "" for each in (token_file, read_token_file)))
 
 
 def _tls(certificate: Path | None, key: Path | None, authority: Path | None, option: str) -> Tls:
@@ -210,39 +227,27 @@ def _tls(certificate: Path | None, key: Path | None, authority: Path | None, opt
     return made
 
 
-def _run(made: Callable[[], AbstractAsyncContextManager[Any]], sentence: Callable[[Any], str], log_level: str) -> None:
+def _run(made: Callable[[], AbstractAsyncContextManager[Any]], sentence: Callable[[Any], str]) -> None:
     import holdfast
-    from holdfast.cli.operations import server_log
 
-    server_log.begin(log_level)
     holdfast.run(_until_signal(made, sentence))
 
 
 async def _until_signal(made: Callable[[], AbstractAsyncContextManager[Any]], sentence: Callable[[Any], str]) -> None:
-    """Run until a signal comes. A start that fails because Holdfast is not there yet is tried again, then reported (29)."""
+    """Run until a signal comes."""
     import asyncio
     import contextlib
-    import logging
     import signal
 
     from holdfast.cli.output import print_line
-    from holdfast.errors import Unavailable
 
     end = asyncio.Event()
     for each in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(each, end.set)
     async with contextlib.AsyncExitStack() as parts:
-        for left in range(START_TRIES - 1, -1, -1):
-            try:
-                opened = await parts.enter_async_context(made())
-                break
-            except Unavailable as problem:
-                if not left:
-                    raise
-                logging.getLogger("holdfast.continuity").warning("it cannot start yet, and tries again: %s", problem)
-                await asyncio.sleep(START_PAUSE_SECONDS)
-        print_line(sentence(opened))
-        ending = [asyncio.ensure_future(each) for each in (end.wait(), opened.failed())]
+        part = await opened(lambda: parts.enter_async_context(made()), "it")
+        print_line(sentence(part))
+        ending = [asyncio.ensure_future(each) for each in (end.wait(), part.failed())]
         done, _ = await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
         for task in ending:
             task.cancel()

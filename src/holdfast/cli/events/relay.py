@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from holdfast.cli import help_text
-from holdfast.cli.continuity.engine import LogLevel
-from holdfast.cli.options import Json, Timeout, expanded
-from holdfast.cli.question import ask
+from holdfast.cli.options import Json, LogLevel, Timeout, expanded
 
 if TYPE_CHECKING:
     from holdfast.relay.definition import RelayDefinition
@@ -22,6 +20,11 @@ DefinitionFile = Annotated[
     ),
 ]
 RelayFile = Annotated[Path, typer.Option("--config", metavar="FILE", help="The TOML file of the relay.", parser=expanded)]
+GoneName = Annotated[str | None, typer.Argument(metavar="[ROUTE]", help="A route that is gone; without it, all of them.")]
+ForceLoss = Annotated[bool, typer.Option("--force", help="Also while events wait upstream that are not here: they are lost.")]
+Everything = Annotated[
+    bool, typer.Option("--all", help="All routes, also those in the file, and the relay itself: it is taken out of service.")
+]
 Metrics = Annotated[
     str, typer.Option("--metrics", metavar="HOST:PORT", help="Show metrics for Prometheus there; needs holdfast[http].")
 ]
@@ -89,14 +92,56 @@ async def _run(definition: RelayDefinition, metrics: str) -> None:
     ),
 )
 def status(config: RelayFile, timeout: Timeout = None, json: Json = False) -> None:
+    import holdfast
     from holdfast.cli.output import print_line, show, show_rows
     from holdfast.relay import definition_file
-    from holdfast.relay.relay import ANSWER_S, ask_status
 
-    definition = definition_file.read(config)
-    found = ask(definition.local, timeout, lambda client: ask_status(client, definition.name, timeout or ANSWER_S))
+    found = holdfast.run(_ask(definition_file.read(config), timeout))
     if json:
         show(found, as_json=True, sentence="")
         return
     show_rows(found["routes"], COLUMNS, as_json=False)
     print_line(f"relay {found['relay']} at {found['local']}; replies passed: {found['replies_passed']:,}")
+    for each in found["gone_routes"]:
+        print_line(
+            f"route {each['route']} is gone, and {each['waiting_upstream']:,} events wait for it at {each['from']}: "
+            f"holdfast relay forget {each['route']} --config {config}"
+        )
+
+
+async def _ask(definition: RelayDefinition, timeout: float | None) -> dict[str, Any]:
+    from holdfast.relay import report
+    from holdfast.relay.clients import local_client
+
+    async with local_client(definition, timeout) as client:
+        return await report.ask_status(client, definition.name, timeout or report.ANSWER_S)
+
+
+@group.command(
+    "forget",
+    **help_text.described(
+        "Delete what is left upstream and here of routes that are not in the file any more. While events wait upstream that are "
+        "not here, that is refused; with --force they are lost.",
+        ["holdfast relay forget --config relay.toml", "holdfast relay forget alerts --config relay.toml --force"],
+        changed={1: "refused: events would be lost, the route is in the file, or the relay still runs it"},
+    ),
+)
+def forget(
+    config: RelayFile, route: GoneName = None, force: ForceLoss = False, everything: Everything = False, timeout: Timeout = None,
+    json: Json = False,
+) -> None:  # fmt: skip
+    import holdfast
+    from holdfast.cli.output import print_line, show_rows
+    from holdfast.relay import definition_file, gone_routes
+
+    definition = definition_file.read(config)
+    found = holdfast.run(gone_routes.forget(definition, route, everything=everything, force=force, timeout=timeout))
+    if json:
+        show_rows([{"route": each.route, "lost": each.lost} for each in found], (), as_json=True)
+        return
+    for each in found:
+        print_line(f"nothing is left of route {each.route}" + (f"; {each.lost:,} events were lost" if each.lost else ""))
+    if everything:
+        print_line(f"nothing is left of relay {definition.name}")
+    elif not found:
+        print_line("nothing is left of routes that are gone")

@@ -6,13 +6,13 @@ import contextlib
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli import config_file, help_text
-from holdfast.cli.config_file import Config, PrintConfig
+from holdfast.cli import help_text
 from holdfast.cli.options import expanded
+from holdfast.cli.program import program
 
 if TYPE_CHECKING:
     from holdfast.cli.programs.child import Children
@@ -30,7 +30,10 @@ Data = Annotated[
 Listen = Annotated[
     str,
     typer.Option(
-        "--listen", envvar="HOLDFAST_LISTEN", metavar="HOST:PORT", help="The address for clients; port 0 takes a free one."
+        "--listen",
+        envvar="HOLDFAST_LISTEN",
+        metavar="HOST:PORT",
+        help="The address for clients; port 0 takes a free one, HOST alone 7400.",
     ),
 ]
 JournalSize = Annotated[
@@ -149,9 +152,6 @@ RelayFile = Annotated[
         "--relay", metavar="FILE", help="Run the relay of this file beside the server, as `holdfast relay` does.", parser=expanded
     ),
 ]
-LogLevel = Annotated[
-    Literal["debug", "info", "warning", "error"], typer.Option("--log-level", help="The least level that is logged on stderr.")
-]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -173,8 +173,8 @@ def add_to(app: typer.Typer) -> None:
     )(serve)
 
 
+@program
 def serve(
-    context: typer.Context,
     data: Data,
     listen: Listen = LISTEN_DEFAULT,
     journal_size: JournalSize = "4G",
@@ -198,22 +198,13 @@ def serve(
     http_token_file: HttpTokenFile = None,
     actions: ActionsFile = None,
     relay: RelayFile = None,
-    log_level: LogLevel = "info",
-    config: Config = None,
-    print_config: PrintConfig = False,
 ) -> None:
     import holdfast
-    from holdfast.cli.operations import server_log
-    from holdfast.cli.output import print_line
     from holdfast.node.login.security import Security
     from holdfast.node.server import Server, run_until_signal
-    from holdfast.node.settings import NodeSettings, journal_settings, parse_address, parse_size
+    from holdfast.node.settings import PORT_DEFAULT, NodeSettings, journal_settings, parse_address, parse_size
 
-    if print_config:
-        print_line(config_file.as_toml(context))
-        return
-    server_log.begin(log_level)
-    host, port = parse_address(listen)
+    host, port = parse_address(listen, "--listen", port_default=PORT_DEFAULT)
     settings = NodeSettings(
         name=name,
         journal=journal_settings(journal_size, reserve, segment_size),
@@ -259,9 +250,7 @@ def _show_over_http(address: str, token_file: Path | None, security: Security) -
         raise BadSetting(
             f"--http needs packages that are not installed ({problem.name}); install them: pip install 'holdfast[http]'"
         ) from problem
-    if ":" not in address.rpartition("]")[2]:
-        raise BadSetting(f"--http {address!r} has no port; write it like 127.0.0.1:7480")
-    host, port = parse_address(address)
+    host, port = parse_address(address, "--http")
     protection.check(host, token_file, security)
     token = protection.read_token(token_file) if token_file is not None else None
 

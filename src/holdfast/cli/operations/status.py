@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Watch = Annotated[bool, typer.Option("--watch", help="Show it again and again, until Ctrl-C.")]
 # Of a terminal: go to its first line, and clear what is there.
 CLEAR = "\x1b[H\x1b[2J"
+# Counts of a relay's route, and how they are told.
+WAITING = (("waiting_upstream", "wait upstream"), ("waiting_here", "wait here"))
 
 
 def add_to(app: typer.Typer) -> None:
@@ -47,13 +49,13 @@ def status(
     if count is not None and not watch:
         raise BadSetting("--count says how often to look again; give --watch as well")
     if not watch:
-        _show(ask(url, timeout, lambda client: client.status()), json=json)
+        _show(ask(url, timeout, _look), json=json)
         return
 
     async def show_again(client: Client) -> None:
         is_screen = sys.stdout.isatty() and not json
         async for _ in looks(interval, count):
-            told = await client.status()
+            told = await _look(client)
             if is_screen:
                 sys.stdout.write(CLEAR)
             _show(told, json=json)
@@ -63,6 +65,14 @@ def status(
     from holdfast.cli.output import print_line
 
     ask(url, timeout, show_again)
+
+
+async def _look(client: Client) -> Status:
+    """The state of a server, and of the relays that it knows."""
+    from holdfast.relay.report import relays_at
+
+    told, relays = await client.status(), await relays_at(client)
+    return {**told, "relays": relays}
 
 
 def _show(told: Status, *, json: bool) -> None:
@@ -92,6 +102,8 @@ def for_people(told: Status) -> dict[str, Any]:
             f"queue {row['destination']!r} (beside {row['like']!r})" for row in told["perhaps_topics"]
         )
     first["programs"] = ", ".join(_program(row) for row in told.get("programs", ())) or "none"
+    if told.get("relays"):
+        first["relays"] = "; ".join(_relay(row) for row in told["relays"])
     shown = {*first, "journal_used_bytes", "journal_size_bytes"}
     return {**first, **{name: value for name, value in told.items() if name not in shown}}
 
@@ -107,6 +119,20 @@ def _program(row: dict[str, Any]) -> str:
     """A program beside the server: whether it runs, and why it does not."""
     again = f", started again {row['restarts']:,} times, the last time after {row['reason']}" if row["restarts"] else ""
     return f"{row['program']} is {row['state']}{again}"
+
+
+def _relay(row: dict[str, Any]) -> str:
+    """A relay at this server: whether it runs, what it is not linked to, and how each of its routes fares."""
+    if not row["is_running"]:
+        waiting = sum(each["waiting_upstream"] for each in row["routes"])
+        return f"{row['relay']} does not answer" + (f", and {waiting:,} events wait here for it" if waiting else "")
+    parts = [f"{each['upstream']} is not linked: {each['problem']}" for each in row["upstreams"] if not each["is_linked"]]
+    for each in row["routes"]:
+        counts = [f"{each[name]:,} {what}" for name, what in WAITING if each.get(name)]
+        held = f"held back: {each['held_back']}" if each["held_back"] else "passes"
+        parts.append(f"route {each['route']} ({each['mode']}) {', '.join((held, *counts))}")
+    parts += [f"route {each['route']} is gone, and {each['waiting_upstream']:,} wait upstream" for each in row["gone_routes"]]
+    return f"{row['relay']} runs, its journal is {row['local']}: {', '.join(parts)}"
 
 
 def _since(accepted_at_ms: int) -> str:

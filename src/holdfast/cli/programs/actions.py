@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from holdfast.cli import help_text
-from holdfast.cli.options import URL_DEFAULT, Json, Timeout, Url, expanded
+from holdfast.cli.options import URL_DEFAULT, Json, LogLevel, Timeout, Url, expanded
 from holdfast.cli.question import ask
 
 if TYPE_CHECKING:
@@ -34,9 +34,6 @@ Later = Annotated[
     typer.Option("--later", metavar="TIME", help="Then let so much time pass, such as 10m: absences and gathered alerts show."),
 ]
 Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="The name of a set of rules; without it, all.")]
-LogLevel = Annotated[
-    Literal["debug", "info", "warning", "error"], typer.Option("--log-level", help="The least level that is logged on stderr.")
-]
 
 STATUS_COLUMNS = ("rules", "running", "rule", "events_waiting", "shared_with", "action", "alerts_waiting", "dead")
 

@@ -43,6 +43,6 @@ class PassedBatch:
         """For the id of an event: its position is told otherwise."""
         return Receipt(0, 1, False, self._first_id + index)
 
-    def receipt_at(self, entry: int, proof: tuple[int, bool]) -> Receipt:
+    def receipt_at(self, entry: int, proof: tuple[int, bool], channel: str = "") -> Receipt:
         """The receipt of its first event."""
-        return Receipt(position.of(entry), *proof, self._first_id)
+        return Receipt(position.of(entry), *proof, self._first_id, False, channel)

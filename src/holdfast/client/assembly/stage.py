@@ -19,12 +19,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from holdfast.client import checks
 from holdfast.client.checks import check_name
 from holdfast.client.link.outbox import Outbox
-from holdfast.client.link.questions import Questions
 from holdfast.client.sending.batch_builder import BatchBuilder, Kind
 from holdfast.client.sending.blocked_destinations import BlockedDestinations
 from holdfast.client.sending.outgoing import EventFields, prepare
@@ -35,6 +34,9 @@ from holdfast.event import batch as batches
 from holdfast.event.identifier import Counter
 from holdfast.session.session import stages_of
 from holdfast.wire import frame
+
+if TYPE_CHECKING:
+    from holdfast.client.connection.session import Session
 
 # Parts of all stages of a session in flight. The server bears twice as many parts of a session; the other half is for its
 # transactions and large events (`part_outbox`).
@@ -57,6 +59,7 @@ class Staged(NamedTuple):
     name: str
     parts: int
     events: int
+    channel: str = ""  # of the message manager where it is; "" where there is one alone
 
 
 class Published(NamedTuple):
@@ -141,6 +144,7 @@ class Stage:
         await self._put(destination, _checked(kind), batch, events)
 
     async def _put(self, destination: str, kind: Kind, batch: Bytes, events: int) -> None:
+        await self._take_lane(destination)
         deadline = self._session.connection.deadline(self._timeout)
         try:
             await self._outbox.room(len(batch), deadline)
@@ -157,6 +161,20 @@ class Stage:
         task = self._session.connection.loop.create_task(self._deliver(destination, kind, encoded))
         self._outbox.sent(task, self, len(batch))
         task.add_done_callback(self._outbox.answered)
+
+    async def _take_lane(self, destination: str) -> None:
+        """Stage in the channel of the first destination. All that it takes must be in one channel."""
+        lane: Any = await self._session.at(destination)
+        if lane is self._session:
+            return
+        if self._parts:
+            problem = Refused(
+                f"a stage is at one message manager: {destination!r} is at {lane.channel!r}, and what was staged before at "
+                f"{self._session.channel!r}; use a stage for each, or place them together"
+            )
+            self._error = self._error or problem
+            raise problem
+        self._session, self._flow, self._outbox = lane, lane.stages.flow, lane.stages.outbox
 
     async def _deliver(self, destination: str, kind: Kind, encoded: bytes) -> None:
         """Send a part until it is durable or refused."""
@@ -211,7 +229,7 @@ class Stage:
             await asyncio.gather(*(task for task, stage in self._outbox.in_flight.items() if stage is self))
             self._check_open()
             self._is_sealed = True
-        return Staged(self.name, self._parts, self._events)
+        return Staged(self.name, self._parts, self._events, self._session.channel)
 
     def _check_open(self) -> None:
         if self._error is not None:
@@ -225,7 +243,7 @@ class Stage:
 class Stages:
     """The stages of a session, which share one window."""
 
-    def __init__(self, session: Questions, flow: BlockedDestinations) -> None:
+    def __init__(self, session: Session, flow: BlockedDestinations) -> None:
         self.session = session
         self.flow = flow
         self.outbox: Outbox[asyncio.Task[None], Stage] = Outbox(PARTS_MAX, BYTES_MAX)  # which task sends a part of which stage
@@ -234,11 +252,24 @@ class Stages:
         return Stage(self, name, timeout)
 
     async def publish(self, scope: str, number: int, stages: Iterable[Staged], timeout: float | None) -> Published:
-        named = [(name, parts) for name, parts, _ in stages]
+        wanted = list(stages)
+        named = [(each[0], each[1]) for each in wanted]
         if type(number) is not int or not isinstance(scope, str):
             raise BadSetting(f"a scope is text and its number whole, not {scope!r:.40} and {number!r:.40}", setting="number")
-        answer = await self._ask(lambda token: frame.Publish(token, scope, number, named), timeout)
+        lane = self._lane_of(wanted)
+        answer = await lane._ask(lambda token: frame.Publish(token, scope, number, named), timeout)
         return Published(answer["is_new"], answer["events"], answer["last"])
+
+    def _lane_of(self, stages: list[Staged]) -> Stages:
+        """The stages of the channel where all of these are."""
+        channels = sorted({each[3] for each in stages if len(each) > 3 and each[3]})
+        if len(channels) > 1:
+            raise Refused(
+                f"these stages are at the message managers {', '.join(channels)}, and are published together at one; publish "
+                "those of each by themselves, or place their destinations together"
+            )
+        lanes = self.session.lanes
+        return lanes.lane(channels[0]).stages if lanes is not None and channels else self
 
     async def drop(self, names: Iterable[str], timeout: float | None) -> None:
         if isinstance(names, str):
@@ -246,7 +277,9 @@ class Stages:
         wanted = {"names": list(names)}
         for name in wanted["names"]:
             check_stage(name)
-        await self._ask(lambda token: frame.Manage(token, "drop_stages", wanted), timeout)
+        lanes = self.session.lanes
+        for each in [self] if lanes is None else [lane.stages for lane in lanes.everywhere()]:
+            await each._ask(lambda token: frame.Manage(token, "drop_stages", wanted), timeout)
 
     async def _ask(self, make: Callable[[int], frame.Message], timeout: float | None) -> Any:
         return await self.session.ask_again(make, checks.seconds(timeout, self.session.connection.timeout))

@@ -58,7 +58,7 @@ async def send_stream(
         parts.abandon_later(assembly)
         raise
     where = answer.repeated or position.of(answer.entry)
-    return Receipt(where, *assembly.proof, assembly.event_id, bool(answer.repeated))
+    return Receipt(where, *assembly.proof, assembly.event_id, bool(answer.repeated), parts.session.channel)
 
 
 async def add_stream(

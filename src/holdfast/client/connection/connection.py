@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any
 
 from holdfast.client import checks
@@ -75,6 +75,11 @@ class Connection:
         return self._keeper.incarnation
 
     @property
+    def channels(self) -> Sequence[str]:
+        """Those of the server's message managers, the one at home first; none where there is one alone."""
+        return self._keeper.channels
+
+    @property
     def has_link(self) -> bool:
         return self._keeper.link is not None
 
@@ -131,12 +136,23 @@ class Connection:
 
     # --- sessions beside the client's own ----------------------------------------------------------------------------
 
-    def new_session(self, name: str, confirm: ConfirmMode = "event", is_resumable: bool = True) -> Session:
-        """Add a session over the same link. It is ready when the server has opened it: wait for that."""
+    def new_session(
+        self, name: str, confirm: ConfirmMode = "event", is_resumable: bool = True, channel: str = "", resume: str = ""
+    ) -> Session:  # fmt: skip
+        """Add a session over the same link, in the place of the one to `resume`. It is ready when the server has opened it: wait
+        for that."""
         self.check_open()
         if len(self.sessions) > SESSIONS_MAX:
             raise Refused(f"{SESSIONS_MAX} sessions are open on this client's link; close some, or connect another client")
-        made = Session(self, name, self.session.source, confirm, is_resumable)
+        made = Session(self, name, self.session.source, confirm, is_resumable, None, channel)
+        made.id = resume
+        return self._add(made)
+
+    def new_lane(self, home: Session, channel: str) -> Session:
+        """Add the lane of a session in another channel."""
+        return self._add(Session(self, home.name, home.source, home.confirm, home.is_resumable, home, channel))
+
+    def _add(self, made: Session) -> Session:
         self.sessions.append(made)
         if self._keeper.window:
             self.spawn(self._resume(made))
@@ -159,6 +175,14 @@ class Connection:
         for session in self.sessions:
             session.forget()
 
+    def suspended(self, session: Session) -> None:
+        """The server knows no longer what a session holds: go on with it as after a lost link, on this one. Frames under its old
+        number are of before."""
+        session.link_lost(_lost())
+        self.free_number(session.number)
+        session.number = self.next_number(session)
+        self.spawn(self._resume(session))
+
     async def _resume(self, session: Session) -> None:
         """Resume one beside the others. A lost link ends it for all; a refusal ends this session alone."""
         link = self._keeper.link
@@ -168,7 +192,10 @@ class Connection:
             if link is not None and link is self._keeper.link:
                 self._keeper.give_up(problem)
         except HoldfastError as problem:
-            self.drop_session(session, problem)
+            if session is self.session:
+                self._keeper.give_up(problem)
+            else:
+                self.drop_session(session, problem)
 
     # --- opening and closing -----------------------------------------------------------------------------------------
 
@@ -230,9 +257,8 @@ class Connection:
 
     def link_lost(self) -> None:
         self._note_pressure(None)
-        lost = LinkLost("the link was lost after this was sent and before it was answered; it may have been done")
         for session in self.sessions:
-            session.link_lost(lost)
+            session.link_lost(_lost())
 
     def _note_pressure(self, pressure: PressureChanged | None) -> None:
         """Note whether the server is short of room; a new link begins with None."""
@@ -249,6 +275,10 @@ class Connection:
         except TimeoutError as problem:
             reason = self.pressure.reason if self.pressure is not None else ""
             raise TimedOut(f"the server is still short of room after {timeout:g} s ({reason}); wait longer") from problem
+
+
+def _lost() -> LinkLost:
+    return LinkLost("the link was lost after this was sent and before it was answered; it may have been done")
 
 
 @contextlib.asynccontextmanager

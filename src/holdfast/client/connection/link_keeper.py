@@ -58,6 +58,7 @@ class LinkKeeper:
         self.problem: HoldfastError | None = None
         self.window = 0  # of batches, from the server's welcome on this link; 0 before it
         self.incarnation = ""  # of the server's channel, from its newest welcome
+        self.channels: tuple[str, ...] = ()  # of its message managers; none where there is one alone
         self._connection = connection
         self._loop = connection.loop
         self._dialer = dialer
@@ -142,6 +143,7 @@ class LinkKeeper:
                 f"the server takes frames of {welcome.frame_bytes_max} bytes; this client needs {FRAME_BYTES_MAX}"
             )
         self.window = welcome.window
+        self.channels = tuple(welcome.channels)
         self._compare(welcome)
         self._warn_of_no_users(welcome)
         self._connection.resume_others()

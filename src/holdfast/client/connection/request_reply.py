@@ -23,7 +23,6 @@ from holdfast.client.receiving.credit.receive_credit import CREDIT_BYTES, CREDIT
 from holdfast.client.receiving.receiver import Receiver
 from holdfast.client.sending.batch_builder import Kind
 from holdfast.client.sending.outgoing import EventFields, prepare
-from holdfast.client.sending.producer import Producer
 from holdfast.destination import name as names
 from holdfast.errors import BadEvent, Closed, HoldfastError, LinkLost, NoReply, OutcomeUnknown, TimedOut, Unavailable
 from holdfast.wire.frame import Manage
@@ -161,17 +160,18 @@ class Requests:
                 )
 
     @staticmethod
-    async def reply(request: Received, producer: Producer, data: Any, timeout: float | None, fields: EventFields) -> Receipt:
+    async def reply(request: Received, session: Session, data: Any, timeout: float | None, fields: EventFields) -> Receipt:
         """Answer a request: to the destination it names, with its correlation id, or its own id if it has none."""
         if not request.reply_to:
             raise BadEvent(
                 f"the event {request.id!r} names no reply_to, so nobody waits for an answer; send one to where you know"
             )
         destination = checks.check_name(request.reply_to)
-        session, connection = producer.session, producer.session.connection
+        connection = session.connection
         correlation_id = fields.get("correlation_id") or request.correlation_id or request.id
         answer = prepare(data, {**fields, "correlation_id": correlation_id}, connection.server_time.now_ms)
         session.check_open()
         checks.same_loop(connection.loop)
         kind: Kind = "topic" if names.is_temporary_topic(destination) else "queue"
-        return await producer.send(destination, kind, answer, checks.seconds(timeout, connection.timeout))
+        lane = await session.at(destination)
+        return await lane.producer.send(destination, kind, answer, checks.seconds(timeout, connection.timeout))

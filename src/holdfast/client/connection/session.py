@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.client.assembly.part_outbox import PartOutbox
 from holdfast.client.assembly.stage import Stages
 from holdfast.client.checks import ConfirmMode
+from holdfast.client.connection.lanes import Lanes
 from holdfast.client.link.questions import QUESTIONS_FROM, Questions
 from holdfast.client.sending.producer import Producer
-from holdfast.errors import HoldfastError, LinkLost, OutcomeUnknown, TransactionAborted, Unavailable, by_code
+from holdfast.errors import HoldfastError, LinkLost, OutcomeUnknown, ProtocolError, TransactionAborted, Unavailable, by_code
 from holdfast.event.identifier import Counter
 from holdfast.wire.frame import (
     Answered,
@@ -39,6 +40,7 @@ from holdfast.wire.frame import (
     Receipted,
     ReceiverClosed,
     SessionOpened,
+    SessionSuspended,
 )
 
 if TYPE_CHECKING:
@@ -53,14 +55,25 @@ class Session(Questions):
     connection: Connection
 
     def __init__(
-        self, connection: Connection, name: str, source: str, confirm: ConfirmMode = "event", is_resumable: bool = True
+        self,
+        connection: Connection,
+        name: str,
+        source: str,
+        confirm: ConfirmMode = "event",
+        is_resumable: bool = True,
+        lane_of: Session | None = None,
+        channel: str = "",
     ) -> None:
-        """A session that is not `is_resumable` begins anew on each link: the server gives it up when a link is lost."""
+        """A session that is not `is_resumable` begins anew on each link: the server gives it up when a link is lost.
+        `lane_of`: the session that it is a lane of, in this channel."""
         super().__init__(connection, source)
+        self.channel = self._channel_asked = channel
+        # One session in each channel, where there are several.
+        self.lanes: Lanes | None = None if lane_of is None else lane_of.lanes
         self.number = connection.next_number(self)
         self.name = name
         self.confirm = confirm
-        self._is_resumable = is_resumable
+        self.is_resumable = is_resumable
         self.producer = Producer(self, self.fetch_ids)
         self.parts = PartOutbox(self)
         self.stages = Stages(self, self.producer.flow)
@@ -68,6 +81,21 @@ class Session(Questions):
         self._receiver = 0
         self._is_fetching_ids = False
         self.recovering = asyncio.Lock()  # one recovery, or rollback, at a time
+        self._ending = asyncio.Lock()
+        self._has_ended = False
+
+    async def at(self, destination: str, is_used: bool = True) -> Session:
+        """Return the session to use for a destination: this one, or its lane in the channel of the destination."""
+        return self if self.lanes is None else await self.lanes.at(destination, is_used)
+
+    @property
+    def is_alone(self) -> bool:
+        return self.lanes is None
+
+    @property
+    def together(self) -> Sequence[Session]:
+        """The sessions that a program has as one: this one, and its lanes in other channels."""
+        return (self,) if self.lanes is None else self.lanes.open
 
     def next_receiver(self) -> int:
         self._receiver += 1
@@ -90,6 +118,8 @@ class Session(Questions):
             self._answer(message.token, (message, body))
         elif isinstance(message, Fragment):
             self._answer(message.token, body)
+        elif isinstance(message, SessionSuspended):
+            self.connection.suspended(self)
         elif isinstance(message, DestinationPressure):
             self.producer.note_pressure(message)
         elif isinstance(message, ReceiverClosed):
@@ -104,6 +134,8 @@ class Session(Questions):
             self._answer(message.token, message)
 
     def _deliver(self, message: Deliver, body: Buffer) -> None:
+        if message.channel != self.channel:
+            raise ProtocolError(f"events of channel {message.channel!r} came to a session of {self.channel!r}")
         receiver = self.receivers.get(message.receiver)
         if receiver is not None:
             receiver.delivered(message.slices, body, message.is_careful)
@@ -118,12 +150,16 @@ class Session(Questions):
 
     async def resume(self, window: int, deadline: float) -> None:
         """Go on, on a new link: first the session itself, then the producer, then the receivers."""
-        resumed = self.id if self._is_resumable else ""
+        resumed = self.id if self.is_resumable else ""
         opened: SessionOpened = await self.ask_now(
-            lambda token: OpenSession(token, self.name, resumed, self._is_resumable), deadline, self.number
+            lambda token: OpenSession(token, self.name, resumed, self.is_resumable, self.channel), deadline, self.number
         )
         self.ids = Counter(int.from_bytes(opened.first_id, "big"))
         self.id = opened.session
+        self.channel = opened.channel
+        self.incarnation = opened.incarnation or self.connection.incarnation
+        if self.lanes is None and self.connection.channels:
+            self.lanes = Lanes(self)
         if not opened.is_resumed:
             self._begin_anew()
         await self.producer.resume(window, deadline)
@@ -139,6 +175,7 @@ class Session(Questions):
     def forget(self) -> None:
         """Open a new session on this link: the server's channel is another one, in which the id of this session means nothing."""
         self.id = ""
+        self.channel = self._channel_asked
         self.producer.channel_changed()
 
     def _begin_anew(self) -> None:
@@ -164,14 +201,19 @@ class Session(Questions):
     async def close(self, timeout: float, is_done: bool) -> None:
         """End in good order: receivers are closed, what was sent is receipted, and the server forgets the session.
 
-        `is_done`: the program leaves without an error.
+        `is_done`: the program leaves without an error. Whoever closes it at the same time waits for that: the server answers
+        nothing more to a session that it has forgotten.
         """
-        if self.is_ready and self.receivers:
-            await self._close_receivers(timeout, is_done)
-        with contextlib.suppress(HoldfastError):
-            await self.producer.flushed(timeout)
-            if self.is_ready:
-                await self.ask(CloseSession, timeout)
+        async with self._ending:
+            if self._has_ended:
+                return
+            if self.is_ready and self.receivers:
+                await self._close_receivers(timeout, is_done)
+            with contextlib.suppress(HoldfastError):
+                await self.producer.flushed(timeout)
+                if self.is_ready:
+                    await self.ask(CloseSession, timeout)
+            self._has_ended = True
 
     async def _close_receivers(self, timeout: float, is_done: bool) -> None:
         receivers = [each for each in self.receivers.values() if each.is_open]

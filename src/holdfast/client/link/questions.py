@@ -62,6 +62,8 @@ class Questions:
         self.connection: Carrier = connection
         self.source = source  # of events that name none
         self.id = ""  # that the server gave
+        self.channel = ""  # of its message manager, as positions name it; "" where there is one alone
+        self.incarnation = ""  # of this channel: positions of another one mean other events; "" before the first link
         self.ids = Counter(0)  # for events: nobody else has these
         self.is_ready = False
         self._ready: asyncio.Future[None] = connection.loop.create_future()
@@ -69,6 +71,11 @@ class Questions:
         self._token = QUESTIONS_FROM
         self._questions: dict[int, asyncio.Future[Any]] = {}
         self._asking = asyncio.Semaphore(QUESTIONS_MAX)
+
+    @property
+    def is_alone(self) -> bool:
+        """Its server has one channel, or none is known yet."""
+        return True
 
     def say(self, message: Message, body: Buffer = b"") -> None:
         self.connection.say(self.number, message, body)

@@ -13,9 +13,11 @@ asked again, until something is, or the time is over.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.client import checks
+from holdfast.client.reading.lane import lane_of
 from holdfast.client.receiving.receive_options import Match, place_of
 from holdfast.errors import BadSetting
 from holdfast.event.position import Ranges
@@ -71,9 +73,18 @@ class Outcomes(NamedTuple):
 class OutcomeQuestion:
     """Asks about positions of one destination, or of one subscription."""
 
-    def __init__(self, session: Session, destination: str, subscription: str, match: Match | None, timeout: float | None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        destination: str,
+        subscription: str,
+        match: Match | None,
+        timeout: float | None,
+        channel: str = "",
+    ) -> None:
         where, found = place_of(destination, match, subscription)
         self._session = session
+        self._lane = partial(lane_of, session, where, found, channel)
         self._timeout = checks.seconds(timeout, session.connection.timeout)
         self._where: dict[str, Any] = {"topic": where, "subscription": subscription, "match": found}
 
@@ -81,6 +92,7 @@ class OutcomeQuestion:
         """What became of these; after so many seconds at most, if all of them still wait."""
         if isinstance(wait, bool) or not isinstance(wait, int | float) or not wait >= 0:
             raise BadSetting(f"a wait of {wait!r} is no time; give seconds, 0 not to wait", setting="wait")
+        self._session = await self._lane()
         loop = self._session.connection.loop
         deadline = self._session.connection.deadline(wait)
         parts = list(asked.portions(ASKED_MAX)) or [asked]

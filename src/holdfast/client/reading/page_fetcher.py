@@ -9,7 +9,7 @@ on the way.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from holdfast.event.batch import UnreadBatch
@@ -30,7 +30,7 @@ Fetched = tuple[Browsed, Buffer] | Exception | None
 class PageFetcher:
     def __init__(
         self,
-        session: Session,
+        lane: Callable[[], Awaitable[Session]],
         key: str,
         subscription: str,
         start: int,
@@ -39,7 +39,8 @@ class PageFetcher:
         timeout: float,
         within: Bounds = EVERYTHING,
     ) -> None:
-        self._session = session
+        """`lane` finds the session in the channel of the destination."""
+        self._lane = lane
         self._key = key
         self._subscription = subscription
         self._cursor = start
@@ -86,7 +87,7 @@ class PageFetcher:
 
     async def _fetch(self) -> tuple[Browsed, Buffer]:
         """The next page. After a lost link it is asked for again: reading takes nothing."""
-        found: tuple[Browsed, Buffer] = await self._session.ask_again(self._question, self._timeout)
+        found: tuple[Browsed, Buffer] = await (await self._lane()).ask_again(self._question, self._timeout)
         return found
 
     def _question(self, token: int) -> Browse:

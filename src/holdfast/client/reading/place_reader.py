@@ -27,9 +27,11 @@ another `identity`: keep it with your places.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from holdfast.client import checks
+from holdfast.client.reading.lane import lane_of
 from holdfast.client.reading.page_fetcher import PageFetcher
 from holdfast.client.reading.subscription_ownership import Ownership
 from holdfast.client.receiving.large_event import EventStream
@@ -55,11 +57,13 @@ class ReadingOptions(TypedDict, total=False):
     match      how the destination is meant: "name", "glob" or "regex"; without it, a name with wildcards is a glob
     selector   the selector of a subscription that its owner creates; one that is there must have the same
     timeout    seconds to wait for each answer
+    channel    of one message manager, where there are several: a pattern is read in each of them by itself
     """
 
     match: Match | None
     selector: str | None
     timeout: float | None
+    channel: str
 
 
 class Reading:
@@ -73,10 +77,13 @@ class Reading:
         match: Match | None = None,
         selector: str | None = None,
         timeout: float | None = None,
+        channel: str = "",
     ) -> None:
         self.destination, self.match = place_of(destination, match, subscription)
         self.subscription = subscription
         self._opened = opened
+        self._channel = channel
+        self._found: Session | None = None  # in the channel of the destination
         self._timeout = timeout
         self._where: dict[str, Any] = {"topic": self.destination, "subscription": subscription, "match": self.match}
         self._selector = None if selector is None else condition(selector)
@@ -93,7 +100,7 @@ class Reading:
     @property
     def incarnation(self) -> str:
         """The incarnation of the server's channel: places of another one name other events. "" if the server does not tell."""
-        return self._opened().connection.incarnation
+        return (self._found or self._opened()).incarnation
 
     def owner(self) -> Ownership:
         """Own the subscription inside `async with reading.owner(): …`. It is created if it does not exist.
@@ -103,7 +110,13 @@ class Reading:
         if self._ownership is not None and self._ownership.is_open:
             raise Closed(f"{self!r} owns its subscription already; leave `async with reading.owner()` first")
         self._ownership = Ownership(
-            self._opened(), self.destination, self.subscription, self.match, self._selector, self._timeout
+            partial(self._lane, is_used=True),
+            self._opened(),
+            self.destination,
+            self.subscription,
+            self.match,
+            self._selector,
+            self._timeout,
         )
         return self._ownership
 
@@ -158,7 +171,7 @@ class Reading:
         """
         places = (_checked(start, "start"), _checked(end, "end"))
         asked = (*places, condition(selector), self._allowed(None), within)
-        return PageFetcher(self._opened(), self.key, self.subscription, *asked).slices()
+        return PageFetcher(self._lane, self.key, self.subscription, *asked).slices()
 
     def open_stream(self, slice: ReadSlice, index: int = 0) -> EventStream:
         """Read the data of an event of a slice piece by piece, large or not.
@@ -171,16 +184,22 @@ class Reading:
             raise BadSetting(f"index {index!r:.40} is not in the slice; give 0 to {slice.events - 1}", setting="index")
         large = decode_head(slice.batch.head(index)).large
         body = slice.batch.body(index) if large is None else b""
-        return EventStream(self._opened(), 0, slice.first + index, large, body, (self.key, self.subscription))
+        return EventStream(self._found or self._opened(), 0, slice.first + index, large, body, (self.key, self.subscription))
 
     # --- asking ------------------------------------------------------------------------------------------------------
+
+    async def _lane(self, is_used: bool = False) -> Session:
+        """The session in the channel of the destination."""
+        self._found = await lane_of(self._opened(), self.destination, self.match, self._channel, is_used)
+        return self._found
 
     def _allowed(self, timeout: float | None) -> float:
         return checks.seconds(timeout if timeout is not None else self._timeout, self._opened().connection.timeout)
 
     async def _ask(self, action: str, timeout: float, **arguments: Any) -> Any:
         """Ask, again after a lost link: reading changes nothing."""
-        return await self._opened().ask_again(lambda token: Manage(token, action, {**self._where, **arguments}), timeout)
+        lane = await self._lane()
+        return await lane.ask_again(lambda token: Manage(token, action, {**self._where, **arguments}), timeout)
 
 
 def _checked(place: int, name: str) -> int:

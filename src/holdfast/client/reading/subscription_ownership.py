@@ -8,6 +8,7 @@ So a program that is killed, or cut off, never stands in the way of the one that
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -31,8 +32,17 @@ class Ownership:
     """Made by `reading.owner()`, used inside `async with`."""
 
     def __init__(
-        self, beside: Session, destination: str, subscription: str, match: Match, selector: str | None, timeout: float | None
+        self,
+        lane: Callable[[], Awaitable[Session]],
+        beside: Session,
+        destination: str,
+        subscription: str,
+        match: Match,
+        selector: str | None,
+        timeout: float | None,
     ) -> None:
+        """`lane` finds the session in the channel of the destination."""
+        self._lane = lane
         self._connection = beside.connection
         self._name = beside.name
         self._destination = destination
@@ -54,7 +64,8 @@ class Ownership:
         self._check_subscription()
         connection = self._connection
         checks.same_loop(connection.loop)
-        self._session = connection.new_session(self._name, is_resumable=False)
+        lane = await self._lane()
+        self._session = connection.new_session(self._name, is_resumable=False, channel=lane.channel)
         try:
             await self._take(connection.deadline(self._timeout))
         except BaseException:

@@ -72,7 +72,7 @@ class EventMode:
         self._buffer = buffer
         self._credit = credit
         self._until_one_is_here = until_one_is_here
-        self._timeout = checks.event_timeout(timeout)
+        self.timeout = checks.event_timeout(timeout)
         self.at_once: Callable[[ReceivedBatch], None] | None = None  # see `Incoming.take_at_once`
 
     # --- handing out -------------------------------------------------------------------------------------------------
@@ -87,20 +87,20 @@ class EventMode:
             buffer.index = index + 1
             return ReceivedEvent(buffer.current, index)  # type: ignore[arg-type]  # there is one while `ready` says so
         try:
-            await self._until_one_is_here(self._timeout)
+            await self._until_one_is_here(self.timeout)
         except Closed:
             raise StopAsyncIteration from None
         return buffer.take()
 
     async def next(self, timeout: float | None = None) -> ReceivedEvent:
         """The next event. TimedOut when none comes in time (0: when none is here); Closed after the receiver was closed."""
-        await self._until_one_is_here(self._timeout if timeout is None else checks.event_timeout(timeout))
+        await self._until_one_is_here(self.timeout if timeout is None else checks.event_timeout(timeout))
         return self._buffer.take()
 
     async def next_run(self, timeout: float | None = None, *, is_whole: bool = False) -> tuple[ReceivedSlice, range]:
         """At least one event, and with it more of its slice: the slice, and the indices in it. `is_whole`: the program is handed
         all of them now."""
-        await self._until_one_is_here(self._timeout if timeout is None else checks.event_timeout(timeout))
+        await self._until_one_is_here(self.timeout if timeout is None else checks.event_timeout(timeout))
         return self._run_here() if is_whole else self._buffer.take_run()
 
     def _run_here(self) -> tuple[ReceivedSlice, range]:
@@ -255,7 +255,7 @@ class ClientMode(EventMode):
         self._undecided.remove(position, position)
 
     def confirm_session(self) -> None:
-        for receiver in list(self._session.receivers.values()):
+        for receiver in [each for session in self._session.together for each in session.receivers.values()]:
             if isinstance(receiver.mode, ClientMode):
                 undecided, unseen = receiver.mode._undecided, receiver.buffer.taker.unseen()
                 for first, last in unseen:

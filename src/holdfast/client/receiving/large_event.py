@@ -166,7 +166,7 @@ class EventStream:
     async def _fetch(self, index: int) -> Buffer:
         """Ask for a fragment, again on a new link. Fragments that came before are not asked for again."""
         found: Buffer = await self._session.ask_again(
-            lambda token: ReadFragment(token, self._receiver, self._position, index, *self._backlog),
+            lambda token: ReadFragment(token, self._receiver, self._position, index, *self._backlog, self._session.channel),
             self._session.connection.timeout,
         )
         return found

@@ -203,8 +203,7 @@ class Received(SentOn, msgspec.Struct, eq=False, gc=False):
     def _stream(self) -> EventStream:
         receiver: Receiver = self._slice.origin
         large = self._look().large
-        body = b"" if large is not None else self.body
-        return EventStream(receiver.session, receiver.number, self.position, large, body)
+        return EventStream(receiver.session, receiver.number, self.position, large, b"" if large is not None else self.body)
 
     @property
     def id(self) -> str:
@@ -316,6 +315,11 @@ class Received(SentOn, msgspec.Struct, eq=False, gc=False):
         return self._slice.first + self._index
 
     @property
+    def channel(self) -> str:
+        """Of its position: that of one of several message managers; "" where there is one alone."""
+        return str(self._slice.origin.session.channel)
+
+    @property
     def deliveries(self) -> int:
         """How often it had been delivered before this time."""
         return self._slice.deliveries
@@ -335,8 +339,7 @@ class Received(SentOn, msgspec.Struct, eq=False, gc=False):
     @property
     def destination(self) -> str:
         """Where it was sent: the topic, for a receiver of a pattern; the original destination, for a dead event."""
-        destination: str = self._slice.destination or self._slice.origin.destination
-        return destination
+        return str(self._slice.destination or self._slice.origin.destination)
 
     @property
     def dead(self) -> tuple[Death, ...]:
@@ -371,7 +374,7 @@ class ReceivedEvent(Received, eq=False, gc=False):
         BadEvent when it names no `reply_to`; NoSuchDestination when the sender is gone.
         """
         session = self._slice.origin.session
-        receipt: Receipt = await session.connection.requests.reply(self, session.producer, data, timeout, fields)
+        receipt: Receipt = await session.connection.requests.reply(self, session, data, timeout, fields)
         return receipt
 
     def release(self, delay: float | None = None, reason: str | BaseException = "") -> Awaitable[None]:

@@ -63,18 +63,9 @@ class Receiver:
     """Receives from one queue or subscription, on behalf of the `Incoming` that a program has."""
 
     def __init__(
-        self,
-        session: Session,
-        destination: str,
-        kind: Kind,
-        subscription: str,
-        credit: int | None,
-        credit_bytes: int,
-        timeout: float | None,
-        asked: Asked = PLAIN,
-        confirm: ConfirmMode | None = None,
-        holds: Holds | None = None,
-    ) -> None:
+        self, session: Session, destination: str, kind: Kind, subscription: str, credit: int | None, credit_bytes: int,
+        timeout: float | None, asked: Asked = PLAIN, confirm: ConfirmMode | None = None, holds: Holds | None = None,
+    ) -> None:  # fmt: skip
         """`credit`: None for as much as is needed. `confirm`: the mode, if not the session's. `holds`: of a keeper."""
         name = session.confirm if confirm is None else checks.confirm_mode(confirm)
         make_mode, pace = MODES[name]
@@ -85,12 +76,12 @@ class Receiver:
         self._loop = session.connection.loop
         self.credit = ReceiveCredit(session, self.number, credit, credit_bytes, self.buffer.handed_last, self._loop.time)
         self.prefetch = PrefetchWatch(self, is_shared=kind == "queue" or asked.is_shared)
-        self.mode = make_mode(session, name, pace, self.buffer, self.credit, self._until_one_is_here, timeout)
+        self.mode = make_mode(session, name, pace, self.buffer, self.credit, self.until_one_is_here, timeout)
         self.outbox = VerdictOutbox(session, self.number, destination, self.held, self.end, self.buffer.handed_last)
         self.verdicts = VerdictBuffer(session.connection.loop, self.outbox, self.held, self.mode, self._refusal)
         self.attachment = Attachment(session, self.number, destination, kind, subscription, asked, self.held, holds)
         self._end: HoldfastError | None = Closed(NOT_OPEN)
-        self._was_opened = False
+        self.was_opened = False
         self._waiters = Waiters()  # for an event, or the end
         self.is_recovered = False  # the program gave everything back itself, by recovering
 
@@ -102,7 +93,7 @@ class Receiver:
 
     async def open(self, taker: RunTaker | None = None) -> None:
         """Attach; attaching again after a lost link changes nothing, so it is simply repeated."""
-        if self._was_opened:
+        if self.was_opened:
             raise Closed("a receiver is opened once; receive again for another")
         self.buffer.taker = taker or self.buffer.taker
         deadline = self.session.connection.deadline(self.session.connection.timeout)
@@ -119,7 +110,7 @@ class Receiver:
                 raise
             except SubscriptionInUse as problem:
                 await until_given_up(problem, deadline)
-        self._was_opened, self._end = True, None
+        self.was_opened, self._end = True, None
         self.session.receivers[self.number] = self
         self.credit.count_anew()
         self.credit.grant()
@@ -187,15 +178,20 @@ class Receiver:
 
     def events(self) -> AsyncIterator[ReceivedEvent]:
         """The events, one by one, until the receiver is closed."""
-        if not self._was_opened:
+        if not self.was_opened:
             raise Closed(NOT_OPEN)
         return self.mode
 
-    async def _until_one_is_here(self, timeout: float | None) -> None:
+    @property
+    def has_run(self) -> bool:
+        """An event is here, of the slice that is being handed out."""
+        return self._end is None and self.buffer.index < self.buffer.ready and not self.buffer.is_delicate
+
+    async def until_one_is_here(self, timeout: float | None) -> None:
         """Return when there is an event to take."""
         checks.same_loop(self._loop)
         buffer = self.buffer
-        if self._end is None and buffer.index < buffer.ready and not buffer.is_delicate:
+        if self._end is None and buffer.index < buffer.ready and not buffer.is_delicate:  # as `has_run`, for every wait
             return
         deadline = None if timeout is None else self._loop.time() + timeout
         try:

@@ -101,7 +101,7 @@ class VerdictOutbox:
                 token, self._receiver, settlement.verdict, settlement.ranges.to_bytes(), self.verdicts.highest,
                 settlement.delay_ms, settlement.is_counted, settlement.reason, **_code_of(settlement),
                 number=settlement.number, events=settlement.events, handed=self._handed(),
-                wait=settlement.wait,
+                wait=settlement.wait, channel=self._session.channel,
             )
         )  # fmt: skip
 

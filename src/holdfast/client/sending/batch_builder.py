@@ -47,10 +47,10 @@ class Waiter:
 
 class BatchBuilder:
     __slots__ = (
-        "_entry", "_first_id", "_has_groups", "_ids", "_places", "_proof", "_repeated", "_withdrawn", "after", "bodies",
-        "command", "count", "delay_ms", "destination", "earliest_expiry_ms", "error", "finished", "first_due_ms", "heads",
-        "is_open", "is_patient", "is_trying", "key", "kind", "latest_expiry_ms", "not_before_ms", "priority", "sequence", "size",
-        "waiters", "was_sent",
+        "_channel", "_entry", "_first_id", "_has_groups", "_ids", "_places", "_proof", "_repeated", "_withdrawn", "after",
+        "bodies", "command", "count", "delay_ms", "destination", "earliest_expiry_ms", "error", "finished", "first_due_ms",
+        "heads", "is_open", "is_patient", "is_trying", "key", "kind", "latest_expiry_ms", "not_before_ms", "priority", "sequence",
+        "size", "waiters", "was_sent",
     )  # fmt: skip
 
     def __init__(self, key: object, destination: str, kind: Kind, priority: int, delay_ms: int, after: int) -> None:
@@ -83,6 +83,7 @@ class BatchBuilder:
         self._places: dict[int, int] | None = None  # where each event went, once some were withdrawn
         self._first_id = 0
         self._entry = 0
+        self._channel = ""
         self._proof = (0, False)
         self._repeated: Repeated = ()
 
@@ -191,8 +192,9 @@ class BatchBuilder:
         self.heads = [self.heads[index] for index in kept]
         self.bodies = [self.bodies[index] for index in kept]
 
-    def accept(self, entry: int, copies: int, is_synced: bool, repeated: Repeated = ()) -> None:
-        """Give all waiters their receipts: it is durable. `repeated` is as in a Receipted frame."""
+    def accept(self, entry: int, copies: int, is_synced: bool, repeated: Repeated = (), channel: str = "") -> None:
+        """Give all waiters their receipts: it is durable. `repeated` and `channel` are as in a Receipted frame."""
+        self._channel = channel
         self._entry = entry
         self._repeated = repeated
         self._proof = (copies, is_synced)
@@ -233,6 +235,7 @@ class BatchBuilder:
         place = index if self._places is None else self._places[index]
         for first, count, repeated in self._repeated:
             if first <= place < first + count:
-                return Receipt(repeated + place - first, *self._proof, self._ids.get(index) or self._first_id + place, True)
+                known = self._ids.get(index) or self._first_id + place
+                return Receipt(repeated + place - first, *self._proof, known, True, self._channel)
         where = position.of(self._entry, place) if self._entry else 0
-        return Receipt(where, *self._proof, self._ids.get(index) or self._first_id + place)
+        return Receipt(where, *self._proof, self._ids.get(index) or self._first_id + place, False, self._channel)

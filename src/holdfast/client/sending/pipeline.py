@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import Any, Self, Unpack, cast
 
@@ -32,10 +32,15 @@ _PLAIN_BYTES = len(BEFORE_TIME) + 8 + len(AFTER_TIME_OF_BINARY) + EVENT_BYTES
 
 
 class Pipeline:
-    def __init__(self, producer: Producer, destination: str, kind: Kind, timeout: float | None) -> None:
+    def __init__(
+        self, producer: Producer, destination: str, kind: Kind, timeout: float | None, at: Callable[[str], Awaitable[Any]]
+    ) -> None:
+        """`at` finds the session of the channel of a destination, whose producer then sends."""
         session = producer.session
         self.receipts = Receipts()
-        self._session = session
+        self._session: Any = session
+        self._at = at
+        self._is_located = session.is_alone
         self._producer = producer
         self._destination = destination
         self._kind: Kind = kind
@@ -61,6 +66,8 @@ class Pipeline:
                 builder.bodies.append(data)
                 builder.size = size
                 return self._taken
+        if not self._is_located:
+            return self._send_located(prepare(data, fields, self.now_ms))
         self.put(prepare(data, fields, self.now_ms))
         return self._taken if self._producer.waiters.has_room(self._destination) else self.room()
 
@@ -160,7 +167,19 @@ class Pipeline:
 
     async def __aenter__(self) -> Self:
         checks.same_loop(self._session.connection.loop)
+        return await self.located()
+
+    async def located(self) -> Self:
+        """Find the session of the channel of its destination; before anything is sent."""
+        self._session = await self._at(self._destination)
+        self._producer = self._session.producer
+        self._is_located = True
         return self
+
+    async def _send_located(self, event: Portion) -> None:
+        """The first event of a pipeline that is used without `async with`: it finds the channel first."""
+        await self.located()
+        self.put(event)
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._is_closed = True

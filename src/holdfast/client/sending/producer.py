@@ -195,7 +195,7 @@ class Producer:
             return
         if self._numbers.hole is not None:
             self._numbers.accepted(message.token)
-        builder.accept(message.entry, message.copies, message.is_synced, message.repeated)
+        builder.accept(message.entry, message.copies, message.is_synced, message.repeated, message.channel)
         self._go_on(message.token)
 
     def refused(self, sequence: int, error: HoldfastError) -> None:
@@ -262,7 +262,9 @@ class Producer:
         )  # fmt: skip
         last_sequence = answer["last_sequence"]
         repeated = {entry: tuple(map(tuple, runs)) for entry, runs in answer.get("repeated", ())}
-        for sequence in self._unfinished.accept_arrived(last_sequence, dict(map(tuple, answer["receipts"])), repeated):
+        for sequence in self._unfinished.accept_arrived(
+            last_sequence, dict(map(tuple, answer["receipts"])), repeated, self.session.channel
+        ):  # fmt: skip
             numbers.accepted(sequence)
         if numbers.is_forgotten(last_sequence, outbox.in_flight):
             self.begin_anew()

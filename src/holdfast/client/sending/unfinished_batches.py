@@ -50,7 +50,7 @@ class UnfinishedBatches:
         return EventIds(sent)
 
     def accept_arrived(
-        self, last_sequence: int, entries: Mapping[int, int], repeated: Mapping[int, Repeated]
+        self, last_sequence: int, entries: Mapping[int, int], repeated: Mapping[int, Repeated], channel: str = ""
     ) -> list[int]:  # fmt: skip
         """Accept batches whose receipts were lost; return their numbers. The server has all up to `last_sequence`, and those of
         `entries` beyond it. `repeated` are the repetitions in entries."""
@@ -58,7 +58,7 @@ class UnfinishedBatches:
         for sequence in arrived:
             # How many copies there are was in the receipt that was lost: one is certain.
             entry = entries.get(sequence, 0)
-            self.outbox.in_flight.pop(sequence).accept(entry, 1, False, repeated.get(entry, ()))
+            self.outbox.in_flight.pop(sequence).accept(entry, 1, False, repeated.get(entry, ()), channel)
         return arrived
 
     def drop(self, builder: BatchBuilder) -> None:

@@ -25,7 +25,7 @@ import uvicorn
 
 from holdfast.continuity.effects.egress import EffectRefused, Egress
 from holdfast.continuity.machines.effects import Result
-from holdfast.continuity.request import BODY_MAX, Headers
+from holdfast.continuity.request import BODY_MAX, Headers, unknown_coding
 from holdfast.continuity.server_certificate import ServerCertificate
 from holdfast.errors import Unavailable
 
@@ -83,6 +83,8 @@ class EgressAddress:
             raise EffectRefused(404, "The path names no far side; call it like /exchange/orders.")
         query = (scope.get("query_string") or b"").decode("latin-1")
         headers: Headers = [(name.lower(), value) for name, value in scope["headers"]]
+        if coding := unknown_coding(headers):
+            raise EffectRefused(501, f"Transfer-Encoding: {coding:.80} is not understood; send the body plain or chunked.")
         return await self._egress.ask(far, scope["method"], f"/{rest}?{query}" if query else f"/{rest}", headers, body)
 
 

@@ -15,13 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from holdfast.client.client import Client
-from holdfast.continuity.domain import HISTORY, RESULTS_KEPT, Domain, subscription_of
+from holdfast.continuity.domain import HISTORY, RESULTS_KEPT, SERVERS, Domain
 from holdfast.continuity.effects.effect_events import Outcome, decode_outcome
 from holdfast.continuity.machines.effects import Identity
 
 # Outcomes are given up in portions.
 PORTION = 1_000
-_SERVERS = subscription_of("x")[:-1]
 
 
 async def forgettable_up_to(client: Client, domain: Domain) -> int:
@@ -30,7 +29,7 @@ async def forgettable_up_to(client: Client, domain: Domain) -> int:
     history = next((each for each in found if each["name"] == HISTORY), None)
     if history is None:
         return 0
-    finished = (history["accepted"] - each["waiting"] for each in found if each["name"].startswith(_SERVERS))
+    finished = (history["accepted"] - each["waiting"] for each in found if each["name"].startswith(SERVERS))
     return min(history["confirmed"], *finished, history["accepted"])
 
 

@@ -9,7 +9,8 @@ The client sees the server's answer, and `Holdfast-Transaction`, its confirmatio
     504   no answer in time: repeat it with `Idempotency-Key: ` the key that is told
     508   a server asks its own domain while it answers
     409, 410, 422, 502   as `machines.gathering` decides
-    501   server-sent events or a WebSocket on a route that is not declared as a stream; other upgrades anywhere
+    501   server-sent events or a WebSocket on a route that is not declared as a stream; other upgrades anywhere;
+          a Transfer-Encoding other than chunked
     413   a body over BODY_BYTES_MAX
 
 A WebSocket on a declared route is accepted when a server has accepted it (`sockets`), and refused with such a status before.
@@ -33,7 +34,7 @@ from holdfast.continuity.link.frame import SocketClose
 from holdfast.continuity.link.socket_end import NO_STATUS, OpeningAnswered
 from holdfast.continuity.machines.effects import trace_of
 from holdfast.continuity.machines.routes import asks_for_stream
-from holdfast.continuity.request import Headers
+from holdfast.continuity.request import Headers, unknown_coding
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -168,7 +169,9 @@ class Application:
             raise Refusal(508, f"this request comes out of transaction {number}, which is still running")
 
     def _check_stream(self, scope: Scope, headers: Headers) -> None:
-        """Refuse what would never end, or would become another protocol, before anything is sent (23)."""
+        """Refuse what would never end, become another protocol, or cannot be decoded, before anything is sent (23)."""
+        if coding := unknown_coding(headers):
+            raise Refusal(501, f"Transfer-Encoding: {coding:.80} is not understood; send the body plain or chunked")
         if any(name == b"upgrade" and b"h2c" not in value.lower() for name, value in headers):
             raise Refusal(501, "upgrades other than WebSocket are not passed through")
         if asks_for_stream(headers) and not self.engine.is_stream(scope["method"], _target(scope)):

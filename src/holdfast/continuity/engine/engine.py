@@ -41,6 +41,7 @@ from holdfast.continuity.machines.effects import trace_in
 from holdfast.continuity.machines.gathering import Decided, End, Resume
 from holdfast.continuity.machines.routes import Routes
 from holdfast.continuity.request import Content, Headers
+from holdfast.node.settings import checked_advertised
 
 log = logging.getLogger("holdfast.continuity")
 
@@ -73,7 +74,7 @@ class Engine:
         self._password = password
         self._domain_name = domain
         self._answers = answers
-        self._advertise = advertise
+        self._advertise = checked_advertised(advertise)
         self._tls = tls
         self._loop_time = time.monotonic
         self.servers = Servers(self._loop_time)

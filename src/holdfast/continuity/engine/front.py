@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from holdfast.continuity.engine.application import Application
 from holdfast.continuity.engine.engine import Engine
@@ -45,6 +46,14 @@ class _Uvicorn(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Leave signals alone: `serve` hears them."""
         yield
+
+
+class _Sockets(WebSocketsSansIOProtocol):
+    async def send(self, message: Any) -> None:
+        """Send it. A refusal ends the handshake, too: uvicorn does not note that, and would log each one as an error of ours."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body":
+            self.handshake_complete = True
 
 
 async def serve(
@@ -104,7 +113,7 @@ async def _run(
 def configured(application: Application, http: Any = PlainProtocol, **options: Any) -> uvicorn.Config:
     """How uvicorn runs the application. Messages of WebSockets are bounded, and not compressed."""
     return uvicorn.Config(
-        application, http=http, ws="websockets-sansio", ws_max_size=MESSAGE_BYTES_MAX, ws_per_message_deflate=False,
+        application, http=http, ws=_Sockets, ws_max_size=MESSAGE_BYTES_MAX, ws_per_message_deflate=False,
         lifespan="off", interface="asgi3", log_config=None, access_log=False, proxy_headers=False, server_header=False,
         date_header=False, **options,
     )  # fmt: skip

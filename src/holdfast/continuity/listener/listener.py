@@ -48,6 +48,7 @@ from holdfast.continuity.listener.reception import Reception
 from holdfast.continuity.listener.requests_in_order import RequestsInOrder
 from holdfast.continuity.listener.server.http_caller import HttpCaller
 from holdfast.continuity.listener.server.server_call import Handler, ServerCall, aliases_in
+from holdfast.continuity.listener.server.server_claim import ServerClaim
 from holdfast.continuity.listener.server.server_trust import ServerTrust
 from holdfast.continuity.listener.topic_events import TopicEvents
 from holdfast.continuity.machines import change as changes
@@ -109,6 +110,8 @@ class Listener:
         self.client: Client = await connect(self._url, password=self._password, name=f"listener-{self.server}").open()
         try:
             self.domain: Domain = await register.read(self.client, self._domain_name)
+            self._claim = ServerClaim(self.client, self.domain, self.server, self.site, self._call)
+            await self._claim.check()
             self._reception = Reception(self.client, self.domain, self.server, WINDOW)
             self._rebuild = Rebuild(self.client, self.domain, self.server, self._folder, self._commands.get("reset"))
             await self._begin("")
@@ -248,12 +251,14 @@ class Listener:
 
     async def run(self) -> None:
         """Work until `stop`, or until something fails that cannot be repaired here: a disk, a store."""
-        telling = asyncio.create_task(roll_call.answer_for_ever(self.client, self.domain.name, self.description, self._show))
+        name, heard = self.domain.name, self._claim.heard
+        telling = asyncio.create_task(roll_call.answer_for_ever(self.client, name, self.description, self._show, heard))
+        settling = asyncio.create_task(self._claim.settle())
         try:
             while await self._live():
                 await self._start_over()
         finally:
-            telling.cancel()
+            await _cancel([telling, settling])
 
     async def _live(self) -> bool:
         """Work until `stop`, or a rebuild; whether it is a rebuild."""
@@ -261,7 +266,7 @@ class Listener:
         self._tasks = [asyncio.create_task(each) for each in works]
         ends = [asyncio.create_task(each.wait()) for each in (self._is_stopping, self._rebuild.wanted)]
         try:
-            waited: list[asyncio.Future[Any]] = [*ends, self.requests.failure, *self._tasks]
+            waited: list[asyncio.Future[Any]] = [*ends, self.requests.failure, self._claim.lost, *self._tasks]
             done, _ = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
             for each in done:
                 each.result()
@@ -374,7 +379,7 @@ class Listener:
         return {
             "part": "listener", "name": self.server, "site": self.site, "role": self.role, "state": state.state,
             "finished": state.finished, "lag": state.received - state.finished, "in_doubt": state.in_doubt, "keys": state.keys,
-            "needs_rebuild": self.requests.needs_rebuild, "unknown": self.requests.trust.unknown,
+            "needs_rebuild": self.requests.needs_rebuild, "unknown": self.requests.trust.unknown, "calls": self._claim.calls,
         }  # fmt: skip
 
 

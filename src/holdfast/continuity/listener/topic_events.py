@@ -207,7 +207,7 @@ class TopicEvents:
             return self._changed(entry, change)
         if kind == request.SESSION:
             self._seen(told)
-        given = [(str(key), bytes.fromhex(digest)) for key, _, digest in told["given"]] if kind == request.GIVEN else None
+        given = given_in(entry.event) if kind == request.GIVEN else None
         for key, digest in given or ():
             self.keys.given(key, digest)
             if self.has_joined:
@@ -221,6 +221,11 @@ class TopicEvents:
                 log.info("place %d: %s of %s is refused: %s", entry.place, effect.kind, effect.who, effect.reason)
             self._heard(effect)
         return msgspec.structs.replace(entry.record("passed"), members=self.membership.encode())
+
+
+def given_in(event: Received) -> list[tuple[str, bytes]]:
+    """The keys and digests of answers that were given, in such an event. Errors as those of `change_in`."""
+    return [(str(key), bytes.fromhex(digest)) for key, _, digest in event.data["given"]]
 
 
 def change_in(event: Received) -> Change | None:

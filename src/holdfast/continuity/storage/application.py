@@ -7,7 +7,8 @@
     GET        /  /DIR/  the files and folders there, as JSON; ?prefix=…&recursive=1&after=…&limit=… for pages
 
 `Holdfast-Write` is the number of the newest write that the answer contains. A client that sends it back, to any front, reads
-nothing older. 503: nothing was done, repeat it. 504: the write is accepted, or may be, and nobody has told its outcome.
+nothing older. 401, 403: the client has to show a token, or another one (`machines.login`). 503: nothing was done, repeat it. 504:
+the write is accepted, or may be, and nobody has told its outcome.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from holdfast.continuity.errors import FileDiffers, NoSuchFile, NotAnswered, NotTaken
+from holdfast.continuity.request import unknown_coding
 from holdfast.continuity.storage import asgi
 from holdfast.continuity.storage.asgi import Receive, Scope, Send
 from holdfast.continuity.storage.file_store import FileCut, FileStore
 from holdfast.continuity.storage.listing import listed
 from holdfast.continuity.storage.machines.decision import Entry, Outcome, excludes, matches
 from holdfast.continuity.storage.machines.http_terms import Stretch, Unsatisfiable, condition_in, stretch_in, tag_of
+from holdfast.continuity.storage.machines.login import Login
 from holdfast.errors import BadName
 
 log = logging.getLogger("holdfast.continuity")
@@ -34,13 +37,15 @@ NUMBER = "holdfast-write"
 # Requests at once; each has a bounded share of memory.
 REQUESTS_MAX = 1_000
 CONTENT_TYPE_MAX = 255
+TEXT = "text/plain; charset=utf-8"
 
 
 class FrontApplication:
     """An ASGI application over an open `FileStore`."""
 
-    def __init__(self, store: FileStore) -> None:
+    def __init__(self, store: FileStore, login: Login | None = None) -> None:
         self._store = store
+        self._login = login or Login()
         self._under_way = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -50,7 +55,8 @@ class FrontApplication:
         try:
             if self._under_way > REQUESTS_MAX:
                 raise NotTaken("too many requests at once; repeat it")
-            await self._answer(scope, receive, send)
+            if await self._is_taken(scope, send):
+                await self._answer(scope, receive, send)
         except asgi.ClientLeft:
             pass
         except FileCut as cut:  # the answer has begun: it ends the connection, so that nobody takes it for whole
@@ -68,12 +74,26 @@ class FrontApplication:
         finally:
             self._under_way -= 1
 
+    async def _is_taken(self, scope: Scope, send: Send) -> bool:
+        """Whether the client may ask that; if not, it is told so, and nothing else."""
+        judged = self._login.judge(scope["method"], scope["headers"])
+        if judged == "unknown":
+            body = b"a token is needed; send it as: Authorization: Bearer TOKEN\n"
+            await asgi.answer(send, 401, body, {"content-type": TEXT, "www-authenticate": "Bearer"})
+        elif judged == "may not write":
+            await asgi.answer(send, 403, b"this token is for reading; writing needs the other one\n", {"content-type": TEXT})
+        return judged == "taken"
+
     async def _refuse(self, send: Send, status: int, sentence: str, headers: dict[str, str] | None = None) -> None:
-        told = {"content-type": "text/plain; charset=utf-8", NUMBER: str(self._store.number), **(headers or {})}
+        told = {"content-type": TEXT, NUMBER: str(self._store.number), **(headers or {})}
         await asgi.answer(send, status, f"{sentence}\n".encode(), told)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         name, headers, method = asgi.path_of(scope), asgi.headers_of(scope), scope["method"]
+        if coding := unknown_coding(scope["headers"]):
+            sentence = f"Transfer-Encoding: {coding:.80} is not understood; send the body plain or chunked"
+            await self._refuse(send, 501, sentence)
+            return
         if headers.get(NUMBER, "").isdigit():
             self._store.reach(int(headers[NUMBER]))
         if method in ("GET", "HEAD"):

@@ -12,11 +12,13 @@ from typing import Annotated
 import msgspec
 
 from holdfast.client.client import Client
-from holdfast.continuity.domain import checked_name
+from holdfast.continuity.domain import LagLimit, checked_name
 from holdfast.continuity.errors import FileStoreExists, NoSuchFileStore
 from holdfast.errors import BadSetting, DestinationExists, NoSuchDestination
 
 PREFIX = "store."
+# The subscriptions of places begin with it.
+PLACES = "place."
 TYPE = "holdfast.store.definition"
 MARK = "holdfast.store.mark"
 _SUFFIX = ".definition"
@@ -31,6 +33,7 @@ class Definition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     places_min      writes are taken only while so many places are current; large bytes are staged at so many
     small_bytes     up to so many bytes go through the channel
     loose_seconds   bytes that no name stands for are kept so long
+    lag_max         a place that is away and lags further is dropped, if `places_min` others are current
     """
 
     name: str
@@ -38,6 +41,7 @@ class Definition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     places_min: Annotated[int, msgspec.Meta(ge=1)] = 2
     small_bytes: Annotated[int, msgspec.Meta(ge=0, le=SMALL_BYTES_MAX)] = 64 << 10
     loose_seconds: Annotated[float, msgspec.Meta(gt=0)] = 3600.0
+    lag_max: LagLimit = LagLimit()
 
     @property
     def definition(self) -> str:
@@ -58,7 +62,7 @@ class Definition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def subscription_of(place: str) -> str:
     """The subscription in which the writes of a place wait."""
-    return f"place.{checked_name(place, 'place')}"
+    return f"{PLACES}{checked_name(place, 'place')}"
 
 
 def checked(definition: Definition) -> Definition:

@@ -33,7 +33,7 @@ from holdfast.continuity.storage.machines.race import Race
 from holdfast.continuity.storage.place_link import Answer, LinkBroken, PlaceLinks
 from holdfast.continuity.storage.places import Places
 from holdfast.continuity.storage.staging import staged
-from holdfast.continuity.storage.write import Condition, Delete, Move, Put, Write, checked_file
+from holdfast.continuity.storage.write import Condition, Delete, Move, Put, Write, checked_file, checked_new_file
 from holdfast.errors import HoldfastError, OutcomeUnknown
 
 log = logging.getLogger("holdfast.continuity")
@@ -115,7 +115,7 @@ class FileStore:
         if_none_match: Condition = (),
     ) -> Outcome:
         """Give a name these bytes, whole or not at all. A large content is staged at places, and never in memory as a whole."""
-        checked_file(name)
+        checked_new_file(name)
         self._check_places()
         small, rest = await _first_bytes(content, self.definition.small_bytes)
         if rest is None:
@@ -131,7 +131,7 @@ class FileStore:
 
     async def move(self, name: str, to: str, *, if_match: Condition = (), if_none_match: Condition = ()) -> Outcome:
         """Give a file another name; a file of that name is replaced."""
-        return await self._write(Move(checked_file(name), checked_file(to), if_match, if_none_match))
+        return await self._write(Move(checked_file(name), checked_new_file(to), if_match, if_none_match))
 
     def _check_places(self) -> None:
         """Refuse a write while too few places are current, before anything is sent."""

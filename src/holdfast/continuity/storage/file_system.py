@@ -24,7 +24,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
-from holdfast.continuity.storage.http_connections import HttpConnections
+from holdfast.continuity.storage.http_connections import HttpConnections, shown_token
 
 NUMBER = "holdfast-write"
 # A file that is written stays in memory up to here, then in a temporary file, until it is closed and sent.
@@ -33,14 +33,16 @@ COPIED_BYTES = 1 << 20
 
 
 class StoreFileSystem(AbstractFileSystem):  # type: ignore[misc]
-    """`host`: HOST:PORT of a front. `tls`: an SSL context, or True for the system's authorities."""
+    """`host`: HOST:PORT of a front. `tls`: an SSL context, or True for the system's authorities. `token`: shown to the front;
+    without it that in HOLDFAST_STORE_TOKEN, if there is one."""
 
     protocol = "holdfast+store"
     root_marker = ""
 
-    def __init__(self, host: str, tls: ssl.SSLContext | bool = False, **options: Any) -> None:
-        super().__init__(host=host, tls=tls, **options)
+    def __init__(self, host: str, tls: ssl.SSLContext | bool = False, token: str = "", **options: Any) -> None:
+        super().__init__(host=host, tls=tls, token=token, **options)
         self.host = host
+        self._shown = shown_token(token)
         self._connections = HttpConnections(host, ssl.create_default_context() if tls is True else tls or None)
         self._number = 0
 
@@ -67,7 +69,7 @@ class StoreFileSystem(AbstractFileSystem):  # type: ignore[misc]
         self, method: str, target: str, headers: dict[str, str] | None = None, body: Any = None
     ) -> Iterator[http.client.HTTPResponse]:  # fmt: skip
         """Ask the front; errors of HTTP are those of files."""
-        told = {NUMBER: str(self._number), **(headers or {})}
+        told = {NUMBER: str(self._number), **self._shown, **(headers or {})}
         with self._connections.asked(method, target, told, body) as answer:
             self._number = max(self._number, int(answer.headers.get(NUMBER) or 0))
             self._raise_for(answer, target)
@@ -85,6 +87,8 @@ class StoreFileSystem(AbstractFileSystem):  # type: ignore[misc]
             raise FileExistsError(f"{target}: {reason}")
         if answer.status == 416:
             raise ValueError(f"{target}: {reason}")
+        if answer.status in (401, 403):
+            raise PermissionError(f"{target}: {reason}")
         raise OSError(f"{target}: the front answered {answer.status}: {reason}")
 
     def _target(self, path: str) -> str:

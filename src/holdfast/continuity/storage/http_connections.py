@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import http.client
+import os
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 TIMEOUT_SECONDS = 60.0
+# A token in an argument is seen by every user of the machine.
+TOKEN_VARIABLE = "HOLDFAST_STORE_TOKEN"
 IDLE_MAX = 16
+
+
+def shown_token(token: str = "") -> dict[str, str]:
+    """The header that shows a token, or the one in the environment; nothing without."""
+    token = token or os.environ.get(TOKEN_VARIABLE, "")
+    return {"authorization": f"Bearer {token}"} if token else {}
 
 
 class HttpConnections:

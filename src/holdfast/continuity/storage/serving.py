@@ -11,6 +11,7 @@ machine is not.
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -26,9 +27,14 @@ from holdfast.continuity.storage.application import FrontApplication
 from holdfast.continuity.storage.asgi import AsgiServer
 from holdfast.continuity.storage.definition import Definition
 from holdfast.continuity.storage.file_store import FileStore
+from holdfast.continuity.storage.machines.login import Login
 from holdfast.continuity.storage.place.place_application import PlaceApplication
 from holdfast.continuity.storage.place.storage_place import StoragePlace
+from holdfast.node.login.security import is_loopback
+from holdfast.node.settings import checked_advertised
 from holdfast.wire.tls import client_context
+
+log = logging.getLogger("holdfast.continuity")
 
 ADDRESS = ("127.0.0.1", 0)
 
@@ -86,6 +92,7 @@ async def serve_place(
     """A place that answers at its port. `advertise`: its address as others see it. With `tls` it takes only clients with a
     certificate of the authority."""
     tls = tls or Tls()
+    checked_advertised(advertise)
     application = PlaceApplication()
     server = AsgiServer(application, *listen, tls.of_server)
     async with server:
@@ -109,20 +116,38 @@ async def serve_place(
 
 @asynccontextmanager
 async def serve_front(
-    url: str, store: str, *, listen: tuple[str, int] = ADDRESS, tls: Tls | None = None, places_tls: Tls | None = None
+    url: str,
+    store: str,
+    *,
+    listen: tuple[str, int] = ADDRESS,
+    tls: Tls | None = None,
+    places_tls: Tls | None = None,
+    login: Login | None = None,
 ) -> AsyncIterator[Front]:
-    """A front that takes requests at its port: `tls` for its clients, `places_tls` for its links to places."""
+    """A front that takes requests at its port: `tls` for its clients, with an authority only for those with a certificate of it;
+    `places_tls` for its links to places; `login`: the tokens that clients show."""
     tls = tls or Tls()
+    if not (is_loopback(listen[0]) or tls.authority or (login is not None and login.token)):
+        log.warning(
+            "every client that reaches %s:%d may read and write all files; give --token-file, or --tls-client-ca", *listen
+        )
     async with (
         FileStore(url, store, tls=(places_tls or Tls()).to_places()) as opened,
-        AsgiServer(FrontApplication(opened), *listen, tls.of_server) as server,
+        AsgiServer(FrontApplication(opened, login), *listen, tls.of_server) as server,
     ):
         yield Front(opened, f"{listen[0]}:{server.port}")
 
 
 @asynccontextmanager
 async def serve_all(
-    url: str, store: str, places: Mapping[str, str], *, listen: tuple[str, int] = ADDRESS, tls: Tls | None = None, **settings: Any
+    url: str,
+    store: str,
+    places: Mapping[str, str],
+    *,
+    listen: tuple[str, int] = ADDRESS,
+    tls: Tls | None = None,
+    login: Login | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Front]:
     """Front and places in one process. The store is created with these settings if it is not there."""
     async with AsyncExitStack() as parts:
@@ -133,7 +158,7 @@ async def serve_all(
             places_min = settings.pop("places_min", min(2, len(places)))
             await register.create(client, Definition(store, tuple(places), places_min, **settings))
         opened = [await parts.enter_async_context(serve_place(url, store, name, at)) for name, at in places.items()]
-        front = await parts.enter_async_context(serve_front(url, store, listen=listen, tls=tls))
+        front = await parts.enter_async_context(serve_front(url, store, listen=listen, tls=tls, login=login))
         yield front._replace(places=tuple(opened))
 
 

@@ -4,15 +4,19 @@ safe       more places are current than writes need: any one may fail
 least      as many as writes need: one more failure stops writes
 reading    fewer: writes get 503, reads go on
 stopped    none
+
+A place of which nothing is heard is silent; dropped if it lagged so far that its writes are not kept for it any more.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from holdfast.client.client import Client
 from holdfast.continuity import roll_call
 from holdfast.continuity.storage import definition as register
+from holdfast.continuity.storage.definition import PLACES
 
 
 async def ask(client: Client, name: str) -> dict[str, Any]:
@@ -20,11 +24,17 @@ async def ask(client: Client, name: str) -> dict[str, Any]:
     definition = await register.read(client, name)
     names = await register.places(client, definition)
     told = {each["name"]: each for each in await roll_call.ask(client, definition.roll) if each.get("part") == "place"}
-    return summary(name, definition.places_min, names, told)
+    subscribed = {each["name"].removeprefix(PLACES) for each in await client.subscriptions(definition.writes)}
+    return summary(name, definition.places_min, names, told, dropped={*names} - subscribed)
 
 
-def summary(name: str, places_min: int, names: list[str], told: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    places = [_place(each, told.get(each, {})) for each in sorted({*names, *told})]
+def summary(
+    name: str, places_min: int, names: list[str], told: dict[str, dict[str, Any]], dropped: Collection[str] = ()
+) -> dict[str, Any]:
+    """`dropped`: places for which nothing is kept any more, because they lagged too far."""
+    places = [
+        _place(each, told.get(each) or {"state": "dropped" if each in dropped else "silent"}) for each in sorted({*names, *told})
+    ]
     current = sum(each["state"] == "current" for each in places)
     return {
         "store": name,

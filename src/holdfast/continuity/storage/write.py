@@ -7,6 +7,7 @@ condition (`if_match`, `if_none_match`) is a tuple of digests, or `("*",)` for a
 from __future__ import annotations
 
 import re
+import unicodedata
 
 import msgspec
 
@@ -18,6 +19,8 @@ JOIN = "holdfast.store.join"
 NAME_BYTES_MAX = 1024
 DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 ANY = ("*",)
+# Categories of Unicode: control characters, line and paragraph separators.
+_CONTROLS = frozenset(("Cc", "Zl", "Zp"))
 
 Condition = tuple[str, ...]
 
@@ -76,4 +79,14 @@ def checked_file(name: str) -> str:
         name.encode()
     except UnicodeEncodeError as problem:
         raise BadName(f"{name!r:.80} is no name of a file: it is no valid Unicode") from problem
+    return name
+
+
+def checked_new_file(name: str) -> str:
+    """The name of a file that is to be written. It has no line break: listings, logs and scripts take names line by line.
+
+    A file that got such a name from an earlier release can still be read, moved and deleted.
+    """
+    if any(unicodedata.category(each) in _CONTROLS for each in checked_file(name)):
+        raise BadName(f"{name!r:.80} is no name of a new file: leave out line breaks and other control characters")
     return name

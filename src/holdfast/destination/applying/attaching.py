@@ -2,6 +2,9 @@
 
 A program that was killed takes over its durable subscription when it starts again (`take_over`): in one step the former receiver
 is detached, and the new one attached. The newest one in the order of the channel has the subscription.
+
+In a cluster, only `Introduce` makes a session: what comes after its end does not revive it. A session moves with its client from
+one client manager to another; a command that came by an earlier link of the client changes nothing (ADR 25).
 """
 
 from __future__ import annotations
@@ -14,11 +17,55 @@ from holdfast.destination.state.queue import Queue
 from holdfast.destination.state.receivers import Session
 from holdfast.destination.state.state import Effects, State
 from holdfast.destination.state.subscription import Subscription
-from holdfast.errors import Refused, SubscriptionInUse
+from holdfast.errors import Detached, Refused, SubscriptionInUse
 from holdfast.event.selector.selector import stored_selector
 
 # Why a receiver was detached whose subscription another one took over.
 TAKEN_OVER = "another receiver of the same user took this subscription over, and gets what was held; discard unconfirmed work"
+
+
+# Why the receivers of a client manager were detached that fell silent.
+REVOKED = (
+    "the client manager of this receiver fell silent, and what it held went to others; attach again, discard unconfirmed work"
+)
+# Commands that make a session on a single server.
+_OF_A_SESSION = (commands.Attach, commands.OpenProducer, commands.Create, commands.Subscribe)
+
+
+def check_session(state: State, command: commands.Command) -> None:
+    """Detached for a command of a cluster whose session is not known here."""
+    if isinstance(command, _OF_A_SESSION) and command.session and command.session not in state.sessions():
+        raise Detached(f"session '{command.session}' is not known here; introduce it, or open another", session=command.session)
+
+
+def introduce(state: State, entry: int, command: commands.Introduce, payload: memoryview, effects: Effects) -> bool:
+    """Introduce a session, or move it to another client manager: whether it is new."""
+    if not command.session or command.link < 1:
+        raise Refused("a session is introduced by its name and the number of its client's link, from 1 on")
+    session = state.sessions().get(command.session)
+    if session is None and command.is_resuming:
+        raise Detached(f"session '{command.session}' is not known here any more; open another", session=command.session)
+    if session is not None and command.link < session.link:
+        raise Refused(
+            f"session '{command.session}' has come by link {session.link} of its client since; link {command.link} is over",
+            link=session.link,
+        )
+    found = state.introduce(command.session, entry)
+    found.client_manager, found.link = command.client_manager, command.link
+    return session is None
+
+
+def revoke(state: State, entry: int, command: commands.Revoke, payload: memoryview, effects: Effects) -> int:
+    """Detach all receivers of a client manager: how many. Its sessions stay, until they are given up."""
+    if state.is_outdated(command.epoch):
+        return 0
+    found = [session for session in state.sessions().values() if session.client_manager == command.client_manager]
+    receivers = [(session, receiver) for session in found if session.link for receiver in session.receivers]
+    for session, receiver in receivers:
+        queue = _detach(state, session, receiver, REVOKED, effects)
+        if queue is not None:
+            end_if_left_behind(state, queue, effects)
+    return len(receivers)
 
 
 def attach(state: State, entry: int, command: commands.Attach, payload: memoryview, effects: Effects) -> int:
@@ -91,12 +138,12 @@ def _check_subscription(command: commands.Attach, queue: Subscription) -> list[H
 def detach(state: State, entry: int, command: commands.Detach, payload: memoryview, effects: Effects) -> None:
     """Detach a receiver, or a session. It need not be attached: the client may have asked twice."""
     session = state.sessions().get(command.session)
-    if session is None or state.is_outdated(command.epoch):
+    if session is None or state.is_outdated(command.epoch) or 0 < command.link < session.link:
         return
     for receiver in [command.receiver] if command.receiver else list(session.receivers):
         queue = _detach(state, session, receiver, "", effects)
         if queue is not None:
-            _end_with_last_receiver(state, queue, effects)
+            end_if_left_behind(state, queue, effects)
     if not command.receiver:
         _end(state, session, entry, effects, command.at_ms)
 
@@ -113,8 +160,11 @@ def _detach(state: State, session: Session, receiver: int, reason: str, effects:
     return queue
 
 
-def _end_with_last_receiver(state: State, queue: Queue, effects: Effects) -> None:
+def end_if_left_behind(state: State, queue: Queue, effects: Effects) -> None:
+    """Remove a shared non-durable subscription that has no receiver any more, and no locked event."""
     if isinstance(queue, Subscription) and queue.goes_with_its_last_receiver and not len(queue.receivers):
+        if queue.key in state.transactions.backlogs:
+            return
         remove(state, queue, "its last receiver is gone", effects)
         state.forget_unneeded()
 
@@ -125,10 +175,11 @@ def _end(state: State, session: Session, entry: int, effects: Effects, at_ms: in
         end_temporary(state, name, "session ended", effects)
     for key in list(session.subscriptions):
         remove(state, state.queue(key), "session ended", effects)
-    state.assemblies.end(session.name)
+    state.assemblies.end(session.name, spared=state.transactions.open)
     state.forget_unneeded()
     for identifier in session.producers:
         producer = state.producers.find(identifier)
         if producer and producer.session == session.name and not producer.is_durable:
-            place_all(state, state.producers.forget(identifier), entry, effects, at_ms)
+            held = state.producers.end(producer, entry) if session.link else state.producers.forget(identifier)
+            place_all(state, held, entry, effects, at_ms)
     del state.sessions()[session.name]

@@ -39,7 +39,10 @@ def part(state: State, entry: int, command: commands.Part, payload: memoryview, 
         made = publishing.part_of(state, entry, command, payload)
         state.assemblies.add_part(command.session, command.assembly, command.number, entry, len(payload), made)
         return
-    if command.session not in state.sessions() or state.assemblies.outcome(command.session, command.assembly) is not None:
+    key, transactions = (command.session, command.assembly), state.transactions
+    if command.session not in state.sessions() or key in transactions.open or key in transactions.outcomes:
+        return
+    if state.assemblies.outcome(*key) is not None:
         return
     made = _part_batch(entry, command, payload) if command.destination else None
     state.assemblies.add_part(command.session, command.assembly, command.number, entry, len(payload), made)
@@ -57,21 +60,34 @@ def _part_batch(entry: int, command: commands.Part, payload: memoryview) -> Part
 def commit(state: State, entry: int, command: commands.Commit, payload: memoryview, effects: Effects) -> tuple[int, ...] | None:
     """(events placed, events confirmed, entry of the first batch); and the position of the first event, if it is a repetition."""
     known = state.assemblies.outcome(command.session, command.assembly)
+    if known is None and (state.transactions.open or state.transactions.outcomes):
+        known = _known_over_several(state, command)
     if known is not None:
         return _answer(command, known)
     if command.session not in state.sessions():
         raise _aborted(command, "its session is gone")
     assembly = state.assemblies.find(command.session, command.assembly) or Assembly(command.session, command.assembly)
     try:
-        confirmations = [_confirmation(state, command.session, settled, entry) for settled in command.settled]
-        _check(state, assembly, command.parts)
+        confirmations = [confirmation_of(state, command.session, settled, entry) for settled in command.settled]
+        check_parts(state, assembly, command.parts)
     except ProtocolError:
         raise
     except HoldfastError as problem:
         outcome = Outcome(reason=problem.sentence)
         state.assemblies.decide(command.session, command.assembly, outcome)
         return _answer(command, outcome)
-    return _carry_out(state, entry, command, assembly, confirmations, effects)
+    outcome = carry_out(state, entry, assembly, confirmations, command.client, command.at_ms, effects)
+    state.assemblies.decide(command.session, command.assembly, outcome)
+    return _answer(command, outcome)
+
+
+def _known_over_several(state: State, command: commands.Commit) -> Outcome | None:
+    """The outcome of a transaction over several managers; Refused while it is prepared."""
+    key = (command.session, command.assembly)
+    known = state.transactions.outcome(key)
+    if known is None and key in state.transactions.open:
+        raise Refused(f"transaction '{command.assembly}' is prepared at several managers; its Final decides it")
+    return known
 
 
 def _answer(command: commands.Commit, outcome: Outcome) -> tuple[int, ...]:
@@ -89,22 +105,25 @@ def _aborted(command: commands.Commit, reason: str) -> TransactionAborted:
 # --- checks ----------------------------------------------------------------------------------------------------------
 
 
-def _confirmation(state: State, session: str, settled: commands.Settled, entry: int) -> Confirmation:
+def confirmation_of(state: State, session: str, settled: commands.Settled, entry: int) -> Confirmation:
+    """The queue and the positions that are to be confirmed; refused unless all wait, and the session is attached there."""
     if not settled.destination:
         raise Refused("the receiver that held what it confirms is not attached any more")
     queue = state.catalog.queue(settled.destination, settled.subscription)
     ranges = read_ranges(settled.ranges)
     queue.check(session, ranges, entry)
     queue.check_position(settled.delivered_up_to, entry)
-    if lost := ranges.without(Ranges.gather(queue.backlog.unfinished(ranges))):
-        raise Refused(
-            f"{lost.count} of the events it confirms of {queue.title} are finished already, by another recipient or a limit "
-            f"({lost.told()})"
+    free = ranges if queue.backlog.locks is None else queue.backlog.locks.outside(ranges)
+    if lost := ranges.without(Ranges.gather(queue.backlog.unfinished(free))):
+        how = (
+            "by another recipient or a limit" if free is ranges else "by another recipient or a limit, or locked by a transaction"
         )
+        raise Refused(f"{lost.count} of the events it confirms of {queue.title} are finished already, {how} ({lost.told()})")
     return queue, ranges, settled.delivered_up_to
 
 
-def _check(state: State, assembly: Assembly, parts: int) -> None:
+def check_parts(state: State, assembly: Assembly, parts: int) -> None:
+    """Refused unless all parts are here and their destinations exist."""
     if len(assembly.entries) > parts:
         raise Refused(f"{len(assembly.entries)} parts were sent and the commit names {parts}")
     if missing := assembly.missing(parts):
@@ -136,27 +155,25 @@ def _check_large(assembly: Assembly, made: PartBatch, used: set[int]) -> None:
 # --- carrying it out -------------------------------------------------------------------------------------------------
 
 
-def _carry_out(
-    state: State, entry: int, command: commands.Commit, assembly: Assembly, confirmations: list[Confirmation], effects: Effects
-) -> tuple[int, ...]:
+def carry_out(
+    state: State, entry: int, assembly: Assembly, confirmations: list[Confirmation], client: str, at_ms: int, effects: Effects
+) -> Outcome:
+    """Place the parts of an assembly and confirm events, after all checks. The parts are let go."""
     made = assembly.in_order()
-    batches = [each.batch._replace(client=command.client, user=user_of(command.session)) for each in made]
+    batches = [each.batch._replace(client=client, user=user_of(assembly.session)) for each in made]
     for each in made:
         if each.is_large:
             fragments = array("Q", assembly.entries[each.fragments[0] - 1 : each.fragments[1]])
             state.bodies.add_large(each.batch.entry, Large(fragments, each.fragment_bytes, each.large_bytes))
     confirmed = 0
-    for queue, ranges, delivered_up_to in confirmations:
-        finished = queue.confirm(command.session, ranges, delivered_up_to, entry)
+    for queue, ranges, _ in confirmations:
+        finished = queue.finish(ranges)
         if finished is not None:
             confirmed += sum(last - first + 1 for first, last in finished.ranges)
             effects.append(finished)
             state.forget_unneeded_of(finished)
-    state.assemblies.let_go(command.session, command.assembly)
-    repeated = place_all(state, batches, entry, effects, command.at_ms)
-    outcome = _outcome(batches, repeated, confirmed)
-    state.assemblies.decide(command.session, command.assembly, outcome)
-    return _answer(command, outcome)
+    state.assemblies.let_go(assembly.session, assembly.name)
+    return _outcome(batches, place_all(state, batches, entry, effects, at_ms), confirmed)
 
 
 def _outcome(batches: list[Batch], repeated: dict[int, Repeated], confirmed: int) -> Outcome:
@@ -171,7 +188,8 @@ def abandon(state: State, entry: int, command: commands.Abandon, payload: memory
     """Whether nothing of the assembly happened: false when it was committed before."""
     if is_stage(command.session):
         return publishing.drop(state, command, payload)
-    known = state.assemblies.outcome(command.session, command.assembly)
+    key = (command.session, command.assembly)
+    known = state.assemblies.outcome(*key) or state.transactions.outcome(key)
     if known is not None:
         return bool(known.reason)
     if command.session in state.sessions() and not state.is_outdated(command.epoch):

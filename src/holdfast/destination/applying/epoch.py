@@ -13,6 +13,9 @@ from holdfast.errors import Refused
 
 
 def claim(state: State, entry: int, command: commands.Claim, payload: memoryview, effects: Effects) -> int:
+    """Claim the next epoch: the first claim in order has it. Said again by the same process, it is answered again."""
+    if command.start and (command.epoch, command.node, command.start) == (state.epoch, state.node, state.start):
+        return state.epoch
     if command.epoch != state.epoch + 1:
         raise Refused(
             f"'{command.node}' claims epoch {command.epoch}, but epoch {state.epoch} is held by '{state.node}'; "
@@ -20,18 +23,21 @@ def claim(state: State, entry: int, command: commands.Claim, payload: memoryview
             epoch=state.epoch,
             node=state.node,
         )
-    state.epoch, state.node = command.epoch, command.node
+    state.epoch, state.node, state.start = command.epoch, command.node, command.start
     _end_left_behind(state, effects)
     for queue in state.catalog.used_queues():
         queue.backlog.begin_epoch()
-    effects.append(Claimed(state.epoch, state.node))
+    effects.append(Claimed(state.epoch, state.node, state.start))
     return state.epoch
 
 
 def _end_left_behind(state: State, effects: Effects) -> None:
     """Remove shared non-durable subscriptions without receivers: one that never got its first receiver goes with its primary."""
+    locked = state.transactions.backlogs
     for queue in list(state.catalog.queues.values()):
         if isinstance(queue, Subscription) and queue.goes_with_its_last_receiver and not len(queue.receivers):
+            if queue.key in locked:
+                continue  # it goes after the Final
             remove(state, queue, "nobody receives", effects)
             state.forget_unneeded()
 

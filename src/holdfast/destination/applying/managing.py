@@ -1,6 +1,7 @@
 """Creating, configuring and deleting destinations.
 
-Temporary ones are named by the server, belong to a session, and go with it.
+Temporary ones are named by the server, belong to a session, and go with it. In a cluster, a command with an older revision than
+the one that was applied last to its name changes nothing (see `revisions`).
 """
 
 from __future__ import annotations
@@ -25,11 +26,16 @@ def create(state: State, entry: int, command: commands.Create, payload: memoryvi
     """Create a destination: whether it is new."""
     (check_temporary if command.session else check_destination)(command.name)
     found = state.catalog.destinations.get(command.name)
+    is_repeated = command.revision > 0 and _is_repeated(state, command, is_there=found is not None)
     if found is not None:
         check_kind(found, command.kind)
-        if not command.is_implicit:
+        if not command.is_implicit and not is_repeated:
             raise DestinationExists(f"{found.kind} '{found.name}' exists already; use it, or delete it first", name=found.name)
+        if command.revision:
+            state.revisions.create(command.name, command.revision)
         return False
+    if command.revision:
+        state.revisions.create(command.name, command.revision)
     destination = make(state, command.name, command.kind, command.settings, command.session)
     destination.is_unconfigured = command.is_unconfigured
     if command.session:
@@ -39,6 +45,18 @@ def create(state: State, entry: int, command: commands.Create, payload: memoryvi
         if command.is_unconfigured and (like := state.catalog.resembled(command.name)):
             effects.append(Resembling(command.name, like))
     return True
+
+
+def _is_repeated(state: State, command: commands.Create | commands.Delete, *, is_there: bool) -> bool:
+    """Whether a command with this revision was applied before; Refused if a later one was."""
+    known = state.revisions.of(command.name)
+    if command.revision < known or (command.revision == known and is_there == isinstance(command, commands.Delete)):
+        raise Refused(
+            f"'{command.name}' has been changed since, by revision {known} of its place; read the place again",
+            name=command.name,
+            revision=known,
+        )
+    return command.revision == known
 
 
 def make(state: State, name: str, kind: str, settings: Settings, owner: str = "") -> Destination:
@@ -66,6 +84,11 @@ def delete(state: State, entry: int, command: commands.Delete, payload: memoryvi
         _delete_temporary(state, command, effects)
         return
     check_destination(command.name)
+    if command.revision:
+        _is_repeated(state, command, is_there=command.name in state.catalog.destinations)
+        if command.name not in state.catalog.destinations:
+            state.revisions.delete(command.name, command.revision)
+            return
     _check_delete(state, command)
     for queue in state.catalog.queues_of(command.name):
         remove(state, queue, "destination deleted", effects)
@@ -75,6 +98,7 @@ def delete(state: State, entry: int, command: commands.Delete, payload: memoryvi
         if waiting:
             effects.append(Died(queue.key, waiting, death.code))
     state.catalog.remove(command.name)
+    state.revisions.delete(command.name, command.revision)
     state.deduplicate(command.name, 0)
 
 
@@ -161,6 +185,7 @@ def set_settings(state: State, destination: Destination, settings: Settings, eff
     """Use these settings from now on. The destination counts as configured, also where they are the same."""
     destination.settings = settings
     destination.is_unconfigured = False
+    state.catalog.note_changed(destination.name)
     for queue in state.catalog.queues_of(destination.name):
         queue.configure(settings)
     state.deduplicate(destination.name, settings.deduplicate_ms)

@@ -1,6 +1,7 @@
 """Purging: an administrator throws away what waits in a queue, as after a test, or when a producer ran wild.
 
     waits, is delayed, is held by a recipient     finished, as if it had been confirmed; a later verdict finds it finished
+    is locked by a prepared transaction           finished if that is aborted
     is sent after this command                    stays
 
 The events do not go to the dead ones: nobody wants them. The queue keeps its settings and its receivers.
@@ -21,9 +22,12 @@ def purge(state: State, entry: int, command: commands.Purge, payload: memoryview
     check_destination(command.name)
     check_kind(state.catalog.find(command.name), "queue")
     queue = state.catalog.queue(command.name, "")
-    events = queue.backlog.waiting
+    if queue.backlog.locks is not None:
+        state.transactions.take_after(queue.key, EVERYTHING, None)
+    before = queue.backlog.waiting
+    finished = Finished(queue.key, queue.backlog.finish(EVERYTHING))
+    events = before - queue.backlog.waiting
     if events:
-        finished = Finished(queue.key, queue.backlog.finish(EVERYTHING))
         effects.extend((finished, Purged(queue.key, events)))
         state.forget_unneeded_of(finished)
     return events

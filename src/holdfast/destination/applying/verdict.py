@@ -49,6 +49,8 @@ def confirm(
 def release(
     state: State, entry: int, command: commands.Release, payload: memoryview, effects: Effects
 ) -> tuple[bytes, ...] | None:
+    if command.epoch and state.is_outdated(command.epoch):
+        return None
     queue = state.catalog.queue(command.destination, command.subscription)
     ranges = read_ranges(command.ranges)
     if (known := _known(queue, command, entry)) is not None:
@@ -106,6 +108,8 @@ def dead(state: State, entry: int, command: commands.Dead, payload: memoryview, 
     if queue is not None and queue is not state.dead and not state.is_outdated(command.epoch):
         death = Death(*queue.key, command.reason, 0, entry, command.code, command.at_ms)
         taken = queue.take(ranges)
+        if queue.backlog.locks is not None:
+            state.transactions.take_after(queue.key, ranges, death)
         bury(state, queue, taken, death, effects)
     return sum(run.last - run.first + 1 for run in taken)
 

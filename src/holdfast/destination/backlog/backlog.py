@@ -19,6 +19,7 @@ from itertools import compress
 
 from holdfast.destination.backlog.bodies import Bodies
 from holdfast.destination.backlog.history import History
+from holdfast.destination.backlog.locks import Locks
 from holdfast.destination.backlog.runs import Run, bits, runs_of
 from holdfast.destination.backlog.sizes import Sizes
 from holdfast.destination.backlog.slots import Page, Slots
@@ -38,6 +39,7 @@ class Backlog:
         self.finished_count = 0  # events ever finished here; with those that wait, all events ever placed
         self.history = History()
         self.sizes: Sizes | None = None  # kept only if the high water is set in bytes
+        self.locks: Locks | None = None  # kept only while a prepared transaction has some
         self._slots = Slots()
         self._finished: dict[int, int] = {}
         self.lanes = 1 << LANE_PLAIN  # the bits of all lanes that ever had a batch, and the plain one
@@ -91,8 +93,10 @@ class Backlog:
     def finish(self, ranges: Ranges) -> Ranges:
         """These positions are finished.
 
-        The answer: the newly finished ones, range by range within entries. Finished and foreign ones are passed over.
+        The answer: the newly finished ones, range by range within entries. Finished, locked and foreign ones are passed over.
         """
+        if self.locks is not None:
+            ranges = self.locks.outside(ranges)
         found: list[Span] = []
         for page, offset, base, low, high in self._slots.within(ranges):
             self._finish_in(page, offset, base, low, high, found)
@@ -131,11 +135,23 @@ class Backlog:
         else:
             self._finished.pop(slot, None)
 
+    # --- locking (ADR 25) --------------------------------------------------------------------------------------------
+
+    def lock(self, ranges: Ranges) -> None:
+        """A prepared transaction will decide on these, which wait and are not locked."""
+        self.locks = self.locks or Locks()
+        self.locks.add(ranges)
+
+    def unlock(self, ranges: Ranges) -> None:
+        assert self.locks is not None, "only what was locked is given free"
+        self.locks.remove(ranges)
+        self.locks = self.locks if len(self.locks) else None
+
     # --- coming back (rule 5) ----------------------------------------------------------------------------------------
 
     def give_back(self, ranges: Ranges, not_before_ms: int, is_counted: bool, reason: str = "") -> Ranges:
-        """These wait again, if they are not finished; which ones."""
-        spans = list(self.unfinished(ranges))
+        """These wait again, if they are not finished or locked; which ones."""
+        spans = list(self.unfinished(ranges if self.locks is None else self.locks.outside(ranges)))
         for first, last in spans:
             self.history.give_back(first, last, not_before_ms, is_counted, reason)
         return Ranges.gather(spans)

@@ -6,6 +6,7 @@
     finished               forgotten in every place
     detach of its holder   -          returned    -           -           -
     its time has come      -          -           -           returned    -
+    locked, unlocked       see `delivery_state`: held stays held
 
 The states of positions are kept in the `delivery_state`. `handout` chooses what a holder gets next; where heads must be read
 before that, `head_reads` says which, the shell reads them and says what was found.
@@ -23,7 +24,7 @@ from holdfast.destination.backlog.backlog import Backlog, Span
 from holdfast.destination.backlog.runs import Runs
 from holdfast.destination.delivery.crash_care import CrashCare
 from holdfast.destination.delivery.credit import Line, Prefetched, Receiver
-from holdfast.destination.delivery.delivery_state import FRESH, GIVEN_UP, DeliveryState
+from holdfast.destination.delivery.delivery_state import FRESH, GIVEN_UP, LOCKED, DeliveryState
 from holdfast.destination.delivery.due_timer import DueTimer
 from holdfast.destination.delivery.handout import Handout, Handouts, HandoutSlice
 from holdfast.destination.delivery.head_reads import HeadReads
@@ -46,6 +47,8 @@ class Delivery:
         self._head_reads = HeadReads(self._state, self._due_timer, backlog)
         self._handouts = Handouts(self._state, self._due_timer, backlog)
         self._crash_care: CrashCare | None = None
+        if backlog.locks is not None:
+            self.locked(backlog.locks.all())
 
     @property
     def in_flight(self) -> int:
@@ -227,6 +230,22 @@ class Delivery:
                     self._state.put_back(low, high, not_before_ms)
         self._review_crash_care()
 
+    def locked(self, ranges: Ranges) -> None:
+        """A prepared transaction decides on these. Whoever holds them keeps them; nobody else is handed them."""
+        for first, last in self._backlog.unfinished(ranges):
+            for low, high, state in self._state.positions.filled(first, last, FRESH):
+                if not isinstance(state, Receiver):
+                    self._state.forget(low, high)
+                    self._state.put(low, high, LOCKED)
+
+    def unlocked(self, ranges: Ranges) -> None:
+        """The transaction was aborted: those that nobody holds wait again."""
+        for first, last in self._backlog.unfinished(ranges):
+            for low, high, state in self._state.positions.over(first, last):
+                if state is LOCKED:
+                    self._state.forget(low, high)
+                    self._state.put_back(low, high, 0)
+
     # --- crash care --------------------------------------------------------------------------------------------------
 
     def begin_crash_care(self) -> None:
@@ -292,7 +311,7 @@ class Delivery:
         gone: list[tuple[int, int]] = []
         for first, last in self._backlog.unfinished(ranges):
             for low, high, state in self._state.positions.filled(first, last, FRESH):
-                if not isinstance(state, Receiver) and state is not GIVEN_UP:
+                if not isinstance(state, Receiver) and state not in (GIVEN_UP, LOCKED):
                     self._state.forget(low, high)
                     self._state.put(low, high, GIVEN_UP)
                     gone.append((low, high))

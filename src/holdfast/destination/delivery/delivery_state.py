@@ -14,6 +14,7 @@ A position is in one of these states:
     preferred    waiting, and first of all after a start (A7)
     delayed      waiting again, not before a time
     given up     redelivered too often, or expired: on its way to the dead queue
+    locked       a prepared transaction decides on it, and nobody who holds it is there: handed to nobody (ADR 25)
 
 Every change of a state is made here, so that lanes and views learn of it. `handout` chooses what goes next; `due_timer` returns
 what is due. A queue of plain events with plain receivers has one lane and no view.
@@ -31,7 +32,7 @@ from holdfast.destination.batch_traits import LANES, is_grouped, priority_of
 from holdfast.destination.delivery.credit import Receiver
 from holdfast.destination.delivery.lane import Hint, Lane
 from holdfast.destination.delivery.view import View
-from holdfast.event.position import INDEX_BITS
+from holdfast.event.position import INDEX_BITS, Ranges
 
 
 class Waiting(enum.Enum):
@@ -39,6 +40,7 @@ class Waiting(enum.Enum):
     RETURNED = 1
     PREFERRED = 2
     GIVEN_UP = 3
+    LOCKED = 4
 
 
 class Delayed(NamedTuple):
@@ -47,6 +49,7 @@ class Delayed(NamedTuple):
 
 PositionState = Receiver | Delayed | Waiting
 FRESH, RETURNED, PREFERRED, GIVEN_UP = Waiting.FRESH, Waiting.RETURNED, Waiting.PREFERRED, Waiting.GIVEN_UP
+LOCKED = Waiting.LOCKED
 FREE = (FRESH, RETURNED, PREFERRED)
 
 # Hints that are out of date are thrown away when there are this many more of them than runs they could point to.
@@ -181,6 +184,12 @@ class DeliveryState:
 
     def put_back(self, first: int, last: int, not_before_ms: int) -> None:
         """These wait again: at once, or from a time that the backlog or the caller names. Give up those delivered too often."""
+        if self._backlog.locks is not None and (locked := self._backlog.locks.inside(Ranges.of((first, last)))):
+            for low, high in locked:
+                self.put(low, high, LOCKED)
+            for low, high in Ranges.of((first, last)).without(locked):
+                self.put_back(low, high, not_before_ms)
+            return
         for low, high, deliveries in self._backlog.deliveries_over(first, last):
             if self.is_over_limit(deliveries):
                 self.exhaust(low, high)

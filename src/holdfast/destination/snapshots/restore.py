@@ -12,7 +12,7 @@ from holdfast.destination.backlog.backlog import Backlog
 from holdfast.destination.backlog.slots import Page
 from holdfast.destination.batch_traits import traits_of
 from holdfast.destination.removal import Limits
-from holdfast.destination.snapshots import assembly_parts, snapshot_parts
+from holdfast.destination.snapshots import assembly_parts, cluster_parts, snapshot_parts
 from holdfast.destination.snapshots.snapshot import LEAD, LENGTH, MAGIC, VERSION
 from holdfast.destination.snapshots.snapshot_parts import Part
 from holdfast.destination.state.producers import Batch, Producer
@@ -96,10 +96,11 @@ class _Restoring:
             case snapshot_parts.StateImage():
                 self._state.applied, self._state.epoch, self._state.node = part.applied, part.epoch, part.node
                 self._state.placing_time.pass_to(part.placing_ms)
+                self._state.start = part.start
             case snapshot_parts.SubscriptionImage():
                 _subscribe(self._state, part)
             case snapshot_parts.SessionImage():
-                self._session = Session(part.name, part.since)
+                self._session = Session(part.name, part.since, client_manager=part.client_manager, link=part.link)
                 self._state.sessions()[part.name] = self._session
             case snapshot_parts.SessionPartImage():
                 _add_to_session(self._session, part)
@@ -113,7 +114,7 @@ class _Restoring:
                     self._state.bodies.carry(entry, place)
             case snapshot_parts.DeduplicationImage():
                 _remember(self._state, part)
-            case _ if assembly_parts.restore(self._state, part):
+            case _ if assembly_parts.restore(self._state, part) or cluster_parts.restore(self._state, part):
                 pass
             case _:
                 self._add_to_backlog(part)
@@ -214,4 +215,5 @@ def _producer(part: snapshot_parts.ProducerImage) -> Producer:
     producer.recent.extend(part.recent)
     producer.skipped = part.skipped
     producer.repeated = dict(part.repeated)
+    producer.ended_at = part.ended_at
     return producer

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from holdfast.destination.backlog.backlog import Backlog
 from holdfast.destination.backlog.slots import Page
 from holdfast.destination.batch_traits import LANE_PLAIN
-from holdfast.destination.snapshots import assembly_parts, snapshot_parts
+from holdfast.destination.snapshots import assembly_parts, cluster_parts, snapshot_parts
 from holdfast.destination.snapshots.snapshot_parts import Part, portions
 from holdfast.destination.state.dead import DeadQueue
 from holdfast.destination.state.deduplication import KEY_BYTES, Deduplication, Stretch
@@ -98,7 +98,7 @@ def _packed(encoded: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _parts(state: State) -> Iterator[Part | FullPage | FullTraits | FullRecords]:
-    yield snapshot_parts.StateImage(state.applied, state.epoch, state.node, state.placing_time.now_ms)
+    yield snapshot_parts.StateImage(state.applied, state.epoch, state.node, state.placing_time.now_ms, state.start)
     yield from _destinations(state)
     for queue in state.catalog.queues.values():
         if _is_as_made(queue):
@@ -119,6 +119,7 @@ def _parts(state: State) -> Iterator[Part | FullPage | FullTraits | FullRecords]
     for places in portions(state.bodies.carried.items()):
         yield snapshot_parts.CarriedImage(places)
     yield from assembly_parts.parts(state)
+    yield from cluster_parts.parts(state)
     yield from _deduplications(state)
 
 
@@ -208,7 +209,7 @@ def _deaths(dead: DeadQueue) -> Iterator[Part]:
 
 
 def _session(session: Session) -> Iterator[Part]:
-    yield snapshot_parts.SessionImage(session.name, session.since)
+    yield _session_head(session)
     for receivers in portions((receiver, *key) for receiver, key in session.receivers.items()):
         yield snapshot_parts.SessionPartImage(receivers, [], [])
     for subscriptions in portions(session.subscriptions):
@@ -217,6 +218,10 @@ def _session(session: Session) -> Iterator[Part]:
         yield snapshot_parts.SessionPartImage([], [], producers)
     for destinations in portions(session.destinations):
         yield snapshot_parts.SessionPartImage([], [], [], destinations)
+
+
+def _session_head(session: Session) -> Part:
+    return snapshot_parts.SessionImage(session.name, session.since, session.client_manager, session.link)
 
 
 def _producer(producer: Producer) -> Iterator[Part]:
@@ -231,6 +236,7 @@ def _producer(producer: Producer) -> Iterator[Part]:
         producer.client,
         producer.user,
         sorted(producer.repeated.items()),
+        producer.ended_at,
     )
     for sequence, batch in sorted(producer.held.items()):
         for start in range(0, len(batch.heads), snapshot_parts.HEADS_BYTES_MAX):
@@ -241,13 +247,14 @@ def _producer(producer: Producer) -> Iterator[Part]:
 
 def digest(state: State) -> str:
     """The same for states that will behave the same."""
-    head = snapshot_parts.StateImage(0, state.epoch, state.node, state.placing_time.now_ms)
+    head = snapshot_parts.StateImage(0, state.epoch, state.node, state.placing_time.now_ms, state.start)
     parts = [*_destinations(state), *chain.from_iterable(map(_producer, state.producers))]
     parts.append(snapshot_parts.CarriedImage(sorted(state.bodies.carried.items())))
     parts.extend(assembly_parts.parts(state))
+    parts.extend(cluster_parts.parts(state))
     for session in state.sessions().values():
         receivers = sorted((receiver, *key) for receiver, key in session.receivers.items())
-        parts.append(snapshot_parts.SessionImage(session.name, session.since))
+        parts.append(_session_head(session))
         owned = (sorted(session.subscriptions), [session.name, *sorted(session.producers)], sorted(session.destinations))
         parts.append(snapshot_parts.SessionPartImage(receivers, *owned))
     found = hashlib.sha256(snapshot_parts.encode(head))

@@ -24,6 +24,7 @@ REASONS_MAX = 50
 HEADS_BYTES_MAX = 256 << 10
 
 Item = TypeVar("Item")
+OutcomeFields = tuple[int, int, int, str, int]  # events placed, confirmed, entry of the first batch, why not, where it was before
 
 
 class Part(msgspec.Struct, array_like=True, frozen=True, tag=True):
@@ -35,6 +36,7 @@ class StateImage(Part, frozen=True, tag=1):
     epoch: int
     node: str
     placing_ms: int = 0  # the latest time at which something was placed in a destination that deduplicates
+    start: str = ""  # of the process of the node
 
 
 class DestinationImage(Part, frozen=True, tag=2):
@@ -115,6 +117,8 @@ class DeathsImage(Part, frozen=True, tag=12):
 class SessionImage(Part, frozen=True, tag=13):
     name: str
     since: int
+    client_manager: str = ""
+    link: int = 0
 
 
 class SessionPartImage(Part, frozen=True, tag=14):
@@ -137,6 +141,7 @@ class ProducerImage(Part, frozen=True, tag=15):
     client: str = ""
     user: str = ""
     repeated: list[tuple[int, Repeated]] = []  # entry, which of its events were repeated
+    ended_at: int = 0  # the entry that ended its session
 
 
 class HeldImage(Part, frozen=True, tag=22):
@@ -244,6 +249,57 @@ class ReasonsImage(Part, frozen=True, tag=35):
     runs: list[tuple[int, int, str]]
 
 
+class TransactionImage(Part, frozen=True, tag=36):
+    """A transaction in doubt. Its locked positions and what happens to them afterwards: see `Prepared`."""
+
+    session: str
+    name: str
+    participants: list[str]
+    here: str
+    since: int
+    is_commit: bool | None
+    reason: str
+    outcome: OutcomeFields | None
+    is_prepared: bool
+    client: str = ""
+    settled: list[tuple[str, str, bytes]] = []  # destination, subscription, ranges
+    destinations: list[str] = []  # of its parts
+    afterwards: list[tuple[str, str, bytes, Death | None]] = []
+
+
+class TransactionOutcomesImage(Part, frozen=True, tag=37):
+    """Outcomes of transactions over several managers that are not in doubt, oldest first, after the first `begin`."""
+
+    begin: int
+    outcomes: list[tuple[str, str, OutcomeFields]]  # session, assembly
+
+
+class WaitingImage(Part, frozen=True, tag=38):
+    """A command that waits for a Final, and the entry at which it came."""
+
+    entry: int
+    command: bytes
+
+
+class OriginImage(Part, frozen=True, tag=39):
+    """A sender of stamped commands, the one that was used least recently first; more of its outcomes in further parts."""
+
+    number: int
+    start: str
+    low: int
+    applied: list[tuple[int, int]]
+    outcomes: list[tuple[int, bytes]]
+
+
+class RevisionsImage(Part, frozen=True, tag=40):
+    """Revisions of destinations, in portions; of those that are gone in the order of their deletion, after the first `begin`."""
+
+    forgotten: int
+    begin: int
+    present: list[tuple[str, int]]
+    gone: list[tuple[str, int]]
+
+
 class EndImage(Part, frozen=True, tag=17):
     """How many parts came before. A snapshot without it was cut."""
 
@@ -255,7 +311,7 @@ AnyPart = (
     ReturnsImage | NotBeforeImage | ReceiversImage | OpeningsImage | DeathsImage | SessionImage | SessionPartImage |
     ProducerImage | HeldImage | CarriedImage | PageTraitsImage | SelectorsImage | VerdictsImage | SizesImage |
     AssemblyImage | PartBatchImage | OutcomesImage | LargeImage | ScopesImage | DeduplicationImage | ReasonsImage |
-    EndImage
+    TransactionImage | TransactionOutcomesImage | WaitingImage | OriginImage | RevisionsImage | EndImage
 )  # fmt: skip
 
 encode = msgspec.msgpack.Encoder().encode

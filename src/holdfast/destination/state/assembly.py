@@ -14,7 +14,7 @@ part that comes late revives nothing.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import NamedTuple
 
 from holdfast.destination.backlog.bodies import Bodies
@@ -195,9 +195,9 @@ class Assemblies:
                 entries.extend(made.batch.entry for made in assembly.batches.values())
         self._bodies.let_go_all(entries)
 
-    def end(self, session: str) -> None:
-        """The session is gone: its open assemblies are let go, and its outcomes are forgotten."""
-        for owner, name in [key for key in self._open if key[0] == session]:
+    def end(self, session: str, spared: Container[tuple[str, str]] = ()) -> None:
+        """The session is gone: its open assemblies are let go, but for those that are spared, and its outcomes are forgotten."""
+        for owner, name in [key for key in self._open if key[0] == session and key not in spared]:
             self.let_go(owner, name)
         self._outcomes.pop(session, None)
 

@@ -146,11 +146,16 @@ class DeadQueue(Queue):
         return self.openings[bisect_right(self.openings, slot, key=lambda opening: opening[0]) - 1][1]
 
     def confirm(self, session: str, ranges: Ranges, delivered_up_to: int, next_entry: int) -> Finished | None:
-        """As from any queue; the deaths of these events are forgotten."""
+        """As from any queue."""
         self.check(session, ranges, next_entry)
         self.check_position(delivered_up_to, next_entry)
-        gone = self._count(ranges)
-        finished = super().confirm(session, ranges, delivered_up_to, next_entry)
+        return self.finish(ranges)
+
+    def finish(self, ranges: Ranges) -> Finished | None:
+        """As from any queue; the deaths of these events are forgotten."""
+        locks = self.backlog.locks
+        gone = self._count(ranges if locks is None else locks.outside(ranges))
+        finished = super().finish(ranges)
         for key, events in gone.items():
             self.counts[key] -= events
             if not self.counts[key]:

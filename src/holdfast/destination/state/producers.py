@@ -9,9 +9,12 @@
     one of the skipped                 placed when it comes: late, but not lost
 
 A producer opens by command and is forgotten by command, or with its session unless it is durable. Forgetting skips the holes
-and places the held batches. The batches of a producer that nobody opened (or "" for none), and those numbered below 1, have no
-sequence to keep: they are placed as they come. No accepted batch is lost, whatever the sequence; at worst it is out of order, or
-there twice, and only for a producer that broke its window or was forgotten.
+and places the held batches. In a cluster a batch may come long after its session: there the end of the session does the same, but
+sequence and holes are kept until the primary forgets them.
+
+The batches of a producer that nobody opened (or "" for none), and those numbered below 1, have no sequence to keep: they are
+placed as they come. No accepted batch is lost, whatever the sequence; at worst it is out of order, or there twice, and only for a
+producer that broke its window or was forgotten.
 """
 
 from __future__ import annotations
@@ -67,6 +70,7 @@ class Producer:
         self.recent: deque[tuple[int, int]] = deque(maxlen=WINDOW)  # (sequence, entry) as they came
         self.repeated: dict[int, Repeated] = {}  # by the entries of recent batches: which of their events were repetitions
         self.skipped: list[tuple[int, int]] = []  # first and last sequence of each hole, ascending
+        self.ended_at = 0  # the entry that ended its session, in a cluster; 0: it may still send
 
     def accept(self, sequence: int, batch: Batch) -> list[Batch]:
         """A batch has come: the batches to be placed now, in order.
@@ -138,6 +142,11 @@ class Producer:
         self.skipped = [(max(first, sequence), last) for first, last in self.skipped if last >= sequence]
         return placed
 
+    def end(self, entry: int) -> list[Batch]:
+        """Its session is gone. All batches that are held, in order; those that are missing are still taken when they come."""
+        self.session, self.ended_at = "", entry
+        return self._skip_to(max(self.held) + 1) if self.held else []
+
     def give_up(self) -> list[Batch]:
         """All batches that are held, in order, whatever is missing between them."""
         return [self.held[sequence] for sequence in sorted(self.held)]
@@ -190,7 +199,7 @@ class Producers:
         if producer is None:
             producer = self._producers[identifier] = Producer(identifier, session, is_durable=False)
         self._count(producer, -1)
-        producer.session = session
+        producer.session, producer.ended_at = session, 0
         producer.is_durable = is_durable
         producer.client = client
         producer.user = producer.user or user
@@ -245,6 +254,17 @@ class Producers:
         for batch in held:
             self._bodies.let_go(batch.entry)
         return held
+
+    def end(self, producer: Producer, entry: int) -> list[Batch]:
+        """The session of a producer is gone: the batches to be placed now, in order. The producer stays until it is forgotten."""
+        held = producer.end(entry)
+        for batch in held:
+            self._bodies.let_go(batch.entry)
+        return held
+
+    def ended(self) -> list[tuple[str, int]]:
+        """The producers whose session is gone, each with the entry that ended it: the primary forgets them later."""
+        return [(each.identifier, each.ended_at) for each in self._producers.values() if each.ended_at]
 
     def restore(self, producer: Producer) -> None:
         self._producers[producer.identifier] = producer

@@ -127,6 +127,11 @@ class Queue:
         finished = self.backlog.finish(ranges)
         return Finished(self.key, finished) if finished else None
 
+    def finish(self, ranges: Ranges) -> Finished | None:
+        """A transaction, which has checked everything, confirms these."""
+        finished = self.backlog.finish(ranges)
+        return Finished(self.key, finished) if finished else None
+
     def release(self, command: Release, ranges: Ranges, next_entry: int) -> Returned | None:
         """A recipient gives these back, to be delivered again. Finished ones stay finished.
 
@@ -169,8 +174,9 @@ class Queue:
         return taken
 
     def leaving(self, ranges: Ranges, more_deliveries: int = 0) -> Iterator[Taken]:
-        """The events of these ranges that wait here, as they go elsewhere. Changes nothing."""
-        for first, last in self.backlog.unfinished(ranges):
+        """The events of these ranges that wait here and are not locked, as they go elsewhere. Changes nothing."""
+        locks = self.backlog.locks
+        for first, last in self.backlog.unfinished(ranges if locks is None else locks.outside(ranges)):
             events = self.backlog.events_of(position.entry_of(first))
             for low, high, deliveries in self.backlog.deliveries_over(first, last):
                 for start, end, reason in self.backlog.history.reasons.filled(low, high, ""):

@@ -108,7 +108,8 @@ def user_of(session: str) -> str:
 class Session:
     """A session: what it has open here, and what goes when it goes.
 
-    Its first receiver, non-durable subscription, producer or temporary destination introduces it; `Detach` of receiver 0 ends it.
+    In a cluster `Introduce` makes it. On a single server its first receiver, non-durable subscription, producer or temporary
+    destination does. `Detach` of receiver 0 ends it.
     """
 
     name: str
@@ -117,3 +118,5 @@ class Session:
     subscriptions: list[BacklogKey] = field(default_factory=list)  # non-durable ones
     producers: dict[str, None] = field(default_factory=dict)  # opened by it, in order; those that are durable stay when it goes
     destinations: list[str] = field(default_factory=list)  # temporary ones
+    client_manager: str = ""  # the start of the one that introduced it last
+    link: int = 0  # the number of its client's link; 0: it was not introduced

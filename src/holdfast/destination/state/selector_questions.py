@@ -28,6 +28,7 @@ _PLACING = frozenset(
     each.KIND
     for each in (
         commands.BatchCommand, commands.Part, commands.Commit, commands.OpenProducer, commands.ForgetProducer, commands.Detach,
+        commands.Final,
     )
 )  # fmt: skip
 
@@ -122,7 +123,7 @@ def _placed_by(state: State, entry: int, command: commands.Command, payload: mem
                 yield from _held(state, producer)
         case commands.Part() if is_stage(command.session) and command.destination:
             yield Batch(entry, _bodies.events_in(payload), command.destination, heads=payload)
-        case commands.Commit():
+        case commands.Commit() | commands.Final():
             assembly = state.assemblies.find(command.session, command.assembly)
             yield from (made.batch for made in assembly.in_order()) if assembly is not None else ()
 

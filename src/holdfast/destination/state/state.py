@@ -7,6 +7,9 @@ assemblies   those that are being put together, and the outcomes of the last one
 scopes       how far each has published its stages (D3)
 deduplications  which events destinations that deduplicate have taken lately, by their names
 bodies       where the batches that are still needed lie in the channel (rule 9)
+transactions those over several managers: what they lock, and their outcomes (ADR 25)
+origins      who sends stamped commands, and what became of them (ADR 25)
+revisions    which change of its place each destination has seen last (ADR 25)
 epoch        which primary's commands count (rule 7)
 """
 
@@ -21,6 +24,9 @@ from holdfast.destination.command import Buffer
 from holdfast.destination.effect import BacklogKey, Effect, Finished
 from holdfast.destination.state.assembly import Assemblies, Scopes
 from holdfast.destination.state.catalog import Catalog, Destination
+from holdfast.destination.state.cluster.origins import Origins
+from holdfast.destination.state.cluster.revisions import Revisions
+from holdfast.destination.state.cluster.transactions import Transactions
 from holdfast.destination.state.dead import DeadQueue, Deaths
 from holdfast.destination.state.deduplication import CommandTime, Deduplication
 from holdfast.destination.state.producers import Producers
@@ -40,11 +46,15 @@ class State:
         self.applied = 0  # the newest entry applied
         self.epoch = 0
         self.node = ""  # the primary
+        self.start = ""  # of its process, as far as its claim says
         self.bodies = Bodies()
         self.catalog = Catalog(self.bodies)
         self.producers = Producers(self.bodies)
         self.assemblies = Assemblies(self.bodies)
         self.scopes = Scopes()
+        self.transactions = Transactions()
+        self.origins = Origins()
+        self.revisions = Revisions()
         self.deduplications: dict[str, Deduplication] = {}
         self.placing_time = CommandTime()  # of the latest command that placed something in a destination that deduplicates
         self.answers: Answers = {}  # to the `selector_questions` of the commands that are applied next, if they were asked

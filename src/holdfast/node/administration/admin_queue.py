@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from typing import Any, NamedTuple
 
 import msgspec
@@ -25,6 +25,7 @@ import msgspec
 from holdfast.bus.bus import Bus, message_manager_subject
 from holdfast.bus.message import CreditGranted, Delivered, DeliveredSlice, Holding, Question, Reply
 from holdfast.channel.channel import Channel, Purpose
+from holdfast.cluster.places import Places
 from holdfast.destination import command, name
 from holdfast.destination.name import ADMIN, DEAD
 from holdfast.errors import BadEvent, BadName, Closed, HoldfastError, OutcomeUnknown, TooLarge, Unavailable
@@ -33,7 +34,9 @@ from holdfast.event.event import JSON, NOT_READABLE, Head, decode_data, decode_h
 from holdfast.event.position import Ranges
 from holdfast.node import supervision
 from holdfast.node.administration.actions import COMMANDS, QUESTIONS, no_such_action
-from holdfast.node.administration.arguments import Arguments, read
+from holdfast.node.administration.arguments import Arguments, Subscriptions, Unsubscribe, read
+from holdfast.node.administration.gathering import gathered, most_waiting_first
+from holdfast.node.administration.routing import route
 from holdfast.node.clock import Clock
 from holdfast.node.identity import Identity
 from holdfast.node.message_manager_view import MessageManagerView
@@ -60,15 +63,28 @@ class _Told(NamedTuple):
     sentence: str
 
 
+class _Manager(NamedTuple):
+    messages: MessageManagerView
+    channel: Channel
+
+
 class AdminQueue:
-    def __init__(self, messages: MessageManagerView, channel: Channel, bus: Bus, identity: Identity, clock: Clock) -> None:
+    def __init__(
+        self,
+        managers: Sequence[tuple[str, MessageManagerView, Channel]],
+        places: Places | None,
+        bus: Bus,
+        identity: Identity,
+        clock: Clock,
+    ) -> None:
+        """`managers` and `places` as of a client manager; `_ADMIN` is at the first."""
         # New at every start, so that an answer meant for a former life reaches nobody.
         own = identifier.to_text(identity.take())
         self._subject = f"administration.{own}"
         self._session = SESSION + own
-        self._messages = messages
-        self._messages_subject = message_manager_subject(messages.name)
-        self._channel = channel
+        self._managers = {name: _Manager(view, channel) for name, view, channel in managers}
+        self._home, self._messages, self._channel = managers[0]
+        self._places = places
         self._bus = bus
         self._identity = identity
         self._clock = clock
@@ -162,7 +178,7 @@ class AdminQueue:
                 waiting.set_exception(message.error)
 
     def _tell(self, message: object) -> None:
-        self._bus.publish(self._messages_subject, message)
+        self._bus.publish(message_manager_subject(self._messages.name), message)
 
     def _confirm(self, position: int) -> None:
         ranges = Ranges.of((position, position)).to_bytes()
@@ -213,34 +229,55 @@ class AdminQueue:
         if action not in QUESTIONS and action not in COMMANDS:
             raise no_such_action(action)
         asked = read(action, arguments)
+        managers = await self._routed(action, asked)
         if action in QUESTIONS:
-            return await self._ask(action, asked)
+            answers = {name: await self._ask(name, action, asked) for name in managers}
+            return gathered(action, answers) if len(answers) > 1 else answers[managers[0]]
+        if isinstance(asked, Unsubscribe) and len(managers) > 1:
+            rows = Subscriptions(topic=asked.topic, match=asked.match)
+            there = {name: await self._ask(name, "subscriptions", rows) for name in managers}
+            managers = most_waiting_first(there, asked.name)
         make = COMMANDS[action](asked, self._clock.now_ms())
-        return await self._until_done(lambda token: make(self._subject, token))
+        told = [await self._until_done(lambda token: make(self._subject, token), name) for name in managers]
+        return told[0]
 
-    async def _ask(self, action: str, asked: Arguments) -> Any:
+    async def _routed(self, action: str, asked: Arguments) -> Sequence[str]:
+        """The names of the message managers that this is for."""
+        if self._places is None:
+            return (self._home,)
+        found: asyncio.Future[Sequence[str]] = asyncio.get_running_loop().create_future()
+        route(self._places, self._home, action, asked, found.set_result)
+        return await found
+
+    async def _ask(self, name: str, action: str, asked: Arguments) -> Any:
         self._token += 1
         answer = self._answers[self._token] = asyncio.get_running_loop().create_future()
-        self._tell(Question(self._subject, self._token, action, asked))
+        subject = message_manager_subject(self._managers[name].messages.name)
+        self._bus.publish(subject, Question(self._subject, self._token, action, asked))
         try:
             return await answer
         finally:
             self._answers.pop(self._token, None)
 
-    async def _until_done(self, make: Callable[[int], command.Command]) -> Any:
-        """Append a command and wait until it is applied; while there is no room, try again."""
+    async def _until_done(self, make: Callable[[int], command.Command], name: str | None = None) -> Any:
+        """Append a command and wait until it is applied; while there is no room, try again. `name`: at which message manager."""
+        manager = self._managers[self._home if name is None else name]
         while True:
             self._token += 1
             answer = self._answers[self._token] = asyncio.get_running_loop().create_future()
             try:
-                await self._channel.append(command.encode(make(self._token)), Purpose.UPKEEP)
-                self._messages.apply_now()
+                await manager.channel.append(command.encode(make(self._token)), Purpose.UPKEEP)
+                manager.messages.apply_now()
                 return await answer
             except (Unavailable, OutcomeUnknown) as problem:
                 log.error("%s waits: %s", ADMIN, problem)
                 await asyncio.sleep(AGAIN_S)
             finally:
                 self._answers.pop(self._token, None)
+
+    def _manager_of(self, destination: str) -> _Manager:
+        found = self._places.find(destination) if self._places is not None else None
+        return self._managers[found or self._home]
 
     async def _answer(self, asked: Head, id: str, body: bytes) -> None:
         """Send the answer to `reply_to`, unless that is one of Holdfast's own destinations."""
@@ -262,7 +299,7 @@ class AdminQueue:
         while True:
             try:
                 sent = command.BatchCommand(asked.reply_to, "", 0, self._clock.now_us())
-                await self._channel.append(command.encode(sent, made), Purpose.EVENTS)
+                await self._manager_of(asked.reply_to).channel.append(command.encode(sent, made), Purpose.EVENTS)
                 return
             except (Unavailable, OutcomeUnknown) as problem:
                 log.error("an answer waits: %s", problem)

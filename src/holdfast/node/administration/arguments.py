@@ -11,22 +11,25 @@ name: the key of a pattern (`glob:orders.*`) does not pass for one; a pattern is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET
 
 from holdfast.access.access_list import Action
-from holdfast.destination.name import DEAD, check_letters, is_temporary
+from holdfast.destination.name import DEAD, LOG, check_letters, is_temporary
 from holdfast.destination.removal import NAMES as LIMIT_NAMES
 from holdfast.destination.removal import Limits
 from holdfast.destination.settings import Settings, duration_ms
 from holdfast.destination.state.subscription import Match, key_of_where, where_of
 from holdfast.errors import BadSetting
 from holdfast.event.pattern import Pattern
+from holdfast.node.administration.argument_reader import convert
+from holdfast.node.logs.log_line import LogLine
 
+# Lines of a program's log in one request.
+LOG_LINES_MAX = 128
 Kind = Literal["queue", "topic"]
-Asked = TypeVar("Asked", bound="Arguments")
 
 
 class Touched(NamedTuple):
@@ -131,6 +134,17 @@ class Describe(Named, frozen=True, kw_only=True):
     @property
     def touched(self) -> Touched:
         return Touched("any", self.name)
+
+
+class Locate(Named, frozen=True, kw_only=True):
+    """`is_used`: it is sent to or received from, so that it may be created by that."""
+
+    is_used: bool = True
+
+    @property
+    def touched(self) -> Touched | None:
+        """A temporary one needs no rule, and its name says where it is."""
+        return None if is_temporary(self.name) else Touched("any", self.name)
 
 
 # --- on topics and patterns ----------------------------------------------------------------------------------------------
@@ -297,6 +311,17 @@ class DropStages(Arguments, frozen=True, kw_only=True):
     names: list[str]
 
 
+class Log(Arguments, frozen=True, kw_only=True):
+    """Lines that a program wants to have in the topic `_LOG`."""
+
+    program: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+    lines: Annotated[list[LogLine], msgspec.Meta(max_length=LOG_LINES_MAX)]
+
+    @property
+    def touched(self) -> Touched:
+        return Touched("send", LOG)
+
+
 ACTIONS: Mapping[str, type[Arguments]] = {
     "create": Create,
     "configure": Configure,
@@ -305,6 +330,7 @@ ACTIONS: Mapping[str, type[Arguments]] = {
     "purge": Purge,
     "empty": Empty,
     "describe": Describe,
+    "locate": Locate,
     "subscribe": Subscribe,
     "subscribe_like": SubscribeLike,
     "ensure_subscription": EnsureSubscription,
@@ -320,6 +346,7 @@ ACTIONS: Mapping[str, type[Arguments]] = {
     "dead_cursor": DeadCursor,
     "temporary": Temporary,
     "drop_stages": DropStages,
+    "log": Log,
 }
 
 
@@ -334,50 +361,3 @@ def read(action: str, given: dict[str, Any]) -> Arguments:
             known = ", ".join(kind.__struct_fields__) or "none"
             raise BadSetting(f"{action} has no argument {argument!r:.40}; it has: {known}", setting=argument[:40])
     return convert(kind, given)
-
-
-def convert(kind: type[Asked], given: dict[str, Any]) -> Asked:
-    try:
-        return msgspec.convert(given, kind)
-    except msgspec.ValidationError as problem:
-        raise _explained(kind, given, problem) from problem
-
-
-def _explained(kind: type[Arguments], given: dict[str, Any], problem: Exception) -> BadSetting:
-    """An error that says which argument is missing or wrong, and what it should be."""
-    types = get_type_hints(kind)
-    for argument in kind.__struct_fields__:
-        if argument not in given:
-            if argument in _required(kind):
-                return BadSetting(f"{argument} must be given, as {_said(types[argument])}", setting=argument)
-            continue
-        try:
-            msgspec.convert(given[argument], types[argument])
-        except msgspec.ValidationError:
-            value = given[argument]
-            return BadSetting(f"{argument} is {_said(types[argument])}, not {value!r:.40}", setting=argument)
-    return BadSetting(f"these arguments cannot be read: {problem}")
-
-
-def _required(kind: type[Arguments]) -> list[str]:
-    return [field.name for field in msgspec.structs.fields(kind) if field.required]
-
-
-def _said(annotation: Any) -> str:
-    """A type, in words."""
-    if get_origin(annotation) is Literal:
-        *others, last = get_args(annotation)
-        return f"{', '.join(others)} or {last}"
-    words = {
-        str: "text",
-        bool: "true or false",
-        bool | None: "true or false",
-        int: "a whole number",
-        int | None: "a whole number",
-        str | None: "text",
-        str | float | None: "a duration such as 10m, or a number of seconds",
-        list[str]: "a list of texts",
-        bytes: "ranges of positions, as bytes",
-        tuple[str, str]: "a topic and a name",
-    }
-    return words.get(annotation, "something else")

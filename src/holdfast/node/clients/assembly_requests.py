@@ -38,6 +38,7 @@ from holdfast.wire import frame
 
 if TYPE_CHECKING:
     from holdfast.node.clients.client_manager import ClientManager
+    from holdfast.node.clients.manager_link import ManagerLink
 
 NAME_LENGTH_MAX = 64
 SCOPE_LENGTH_MAX = 255
@@ -51,6 +52,7 @@ _NAMED_BYTES_MAX = COMMAND_BYTES_MAX - (8 << 10)
 
 def take_part(manager: ClientManager, session: Session, message: frame.Part, body: frame.Buffer, told: OnOutcome) -> None:
     """Append a part, unless it is refused before it takes space; `told` hears what became of it."""
+    target = manager.managers[session.channel]
     made, payload = command.decode(body)
     if not isinstance(made, command.Part):
         raise ProtocolError(f"a Part frame carries a {type(made).__name__} command instead of a part")
@@ -62,29 +64,29 @@ def take_part(manager: ClientManager, session: Session, message: frame.Part, bod
         if session.is_closing:
             raise Detached("the session is being closed; nothing more is sent in it")
         if is_staged:
-            _check_stage_part(manager, made, message.is_again, len(payload))
+            _check_stage_part(target, made, message.is_again, len(payload))
         else:
-            _check_limits(manager, made, len(payload))
+            _check_limits(target, made, len(payload))
         if made.destination:
             batch.verify(payload)
         else:
-            _check_room(manager)
+            _check_room(target)
         if destination := made.destination or message.bound_for:
-            _check_destination(manager, session, destination, message.kind)
-        elif session.rights is not None and not _is_begun(manager, session, made):
+            _check_destination(manager, target, session, destination, message.kind)
+        elif session.rights is not None and not _is_begun(target, session, made):
             raise ProtocolError("the first fragment of a large event says where it is bound for; its client is broken")
     except HoldfastError as problem:
         told(problem)
         return
     is_begun = is_staged and made.number == 1
-    told = manager.begun_stages.begin(made, told) if is_begun else partial(_apply_now, manager, told)
+    told = target.begun_stages.begin(made, told) if is_begun else partial(_apply_now, target, told)
     if not is_staged:
         session.begin_assembly(made.assembly)
-        _introduce(manager, session)
+        _introduce(manager, target, session)
     if made.destination:
-        manager.channel.submit(command.accepted(made, payload, manager.clock.now_us()), Purpose.EVENTS, told)
+        target.channel.submit(command.accepted(made, payload, manager.clock.now_us()), Purpose.EVENTS, told)
     else:  # a fragment is no event
-        manager.channel.submit(_as_known(made, payload, body), Purpose.FRAGMENTS, told)
+        target.channel.submit(_as_known(made, payload, body), Purpose.FRAGMENTS, told)
 
 
 def _as_known(made: command.Part, payload: frame.Buffer, body: frame.Buffer) -> frame.Buffer:
@@ -94,17 +96,17 @@ def _as_known(made: command.Part, payload: frame.Buffer, body: frame.Buffer) -> 
     return body if body[: len(front)] == front else command.encode(made, payload)
 
 
-def _apply_now(manager: ClientManager, told: OnOutcome, outcome: Receipt | HoldfastError) -> None:
+def _apply_now(target: ManagerLink, told: OnOutcome, outcome: Receipt | HoldfastError) -> None:
     """The next parts are checked against the state as applied: it must not lag."""
-    manager.messages.apply_now()
+    target.messages.apply_now()
     told(outcome)
 
 
-def _introduce(manager: ClientManager, session: Session) -> None:
+def _introduce(manager: ClientManager, target: ManagerLink, session: Session) -> None:
     """Parts count for a session that is known: one that comes after its end, overtaken by it, must not revive it."""
-    if not session.is_introduced and not manager.messages.knows_session(session.id):
+    if not session.is_introduced and not target.messages.knows_session(session.id):
         producer = manager.new_producer(owner_of(session.id))
-        appended = manager.append(command.OpenProducer(producer, session.id, client=session.client))
+        appended = target.append(command.OpenProducer(producer, session.id, client=session.client))
         appended.add_done_callback(lambda done: _introduced(session, done))
     session.is_introduced = True
 
@@ -118,16 +120,18 @@ def _introduced(session: Session, done: asyncio.Future[Receipt]) -> None:
 # --- checks of a part ----------------------------------------------------------------------------------------------------
 
 
-def _check_destination(manager: ClientManager, session: Session, destination: str, kind: Literal["queue", "topic"]) -> None:
+def _check_destination(
+    manager: ClientManager, target: ManagerLink, session: Session, destination: str, kind: Literal["queue", "topic"]
+) -> None:
     if session.rights is not None:
         check_access(session, "send", destination)
-    check_send(manager, destination, kind)
+    check_send(target, destination, kind)
     if manager.flow.is_watching:
         manager.flow.check(session, command.BatchCommand(destination, "", 0))
 
 
-def _check_limits(manager: ClientManager, made: command.Part, size: int) -> None:
-    settings, messages = manager.settings, manager.messages
+def _check_limits(target: ManagerLink, made: command.Part, size: int) -> None:
+    settings, messages = target.settings, target.messages
     known_bytes = messages.assembly_bytes(made.session, made.assembly)
     if known_bytes is None and messages.open_assemblies(made.session) >= settings.assemblies_max:
         raise TooLarge(
@@ -151,14 +155,14 @@ def _check_limits(manager: ClientManager, made: command.Part, size: int) -> None
         )
 
 
-def _is_begun(manager: ClientManager, session: Session, made: command.Part) -> bool:
+def _is_begun(target: ManagerLink, session: Session, made: command.Part) -> bool:
     """Whether an earlier part said where this assembly is bound for."""
-    return made.assembly in session.assemblies or manager.messages.assembly_bytes(made.session, made.assembly) is not None
+    return made.assembly in session.assemblies or target.messages.assembly_bytes(made.session, made.assembly) is not None
 
 
-def _check_room(manager: ClientManager) -> None:
+def _check_room(target: ManagerLink) -> None:
     """The space set aside for events is not for large bodies, which could use it up at once."""
-    pressure = manager.channel.pressure
+    pressure = target.channel.pressure
     if pressure.is_short:
         raise Blocked(f"no room for a large event: {pressure.reason or 'space is short'}; wait until some is free")
 
@@ -195,26 +199,26 @@ class BegunStages:
         return durable
 
 
-def _check_stage_part(manager: ClientManager, made: command.Part, is_again: bool, size: int) -> None:
+def _check_stage_part(target: ManagerLink, made: command.Part, is_again: bool, size: int) -> None:
     check_stage(made.assembly)
     if not made.destination:
         raise TooLarge("a stage takes batches and no large events; send those in a transaction, or by themselves")
-    messages = manager.messages
-    _check_room_to_stage(manager, size)
-    if made.number == 1 and not is_again and manager.begun_stages.is_taken(made):
+    messages = target.messages
+    _check_room_to_stage(target, size)
+    if made.number == 1 and not is_again and target.begun_stages.is_taken(made):
         raise StageExists(
             f"there is a stage {made.assembly!r} already; choose another name for each attempt, or drop it first",
             stage=made.assembly,
         )
     if messages.assembly_bytes(made.session, made.assembly) is None and messages.staged().stages >= STAGES_MAX:
         raise Blocked(f"there are {STAGES_MAX:,} stages already; publish or drop some, then try again", limit=STAGES_MAX)
-    if made.number > manager.settings.parts_max:
-        limit = manager.settings.parts_max
+    if made.number > target.settings.parts_max:
+        limit = target.settings.parts_max
         raise TooLarge(f"a stage has at most {limit:,} parts here; publish what there is, and go on with another", limit=limit)
 
 
-def _check_room_to_stage(manager: ClientManager, size: int) -> None:
-    staged, limit = manager.messages.staged(), manager.settings.assembly_bytes_max
+def _check_room_to_stage(target: ManagerLink, size: int) -> None:
+    staged, limit = target.messages.staged(), target.settings.assembly_bytes_max
     if staged.bytes + size > limit:
         raise Blocked(
             f"{staged.bytes:,} bytes are staged and {limit:,} may be; publish or drop some, then try again, or raise the limit "
@@ -226,7 +230,7 @@ def _check_room_to_stage(manager: ClientManager, size: int) -> None:
             f"{STAGED_PARTS_MAX:,} parts are staged; publish or drop some, then try again, and stage larger batches",
             limit=STAGED_PARTS_MAX,
         )
-    pressure = manager.channel.pressure
+    pressure = target.channel.pressure
     if pressure.is_short:
         raise Blocked(f"no room to stage anything: {pressure.reason or 'space is short'}; wait until some is free")
 

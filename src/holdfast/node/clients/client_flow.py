@@ -6,6 +6,8 @@ destinations cost nothing here.
 
 Order: once a batch of a producer was refused, its later batches for the same destination are refused too, even if there is room
 by then. This ends when the producer sends again under the refused number, or a lower one.
+
+A transaction has no such numbers: of a session that came when its destination was full, all are refused until there is room.
 """
 
 from __future__ import annotations
@@ -46,6 +48,9 @@ class ClientFlow:
         self._tell = tell
         self._levels: dict[str, Watermark] = {}
         self._senders: dict[str, dict[str, None]] = {}
+        # By destination, while it is full: sessions that came when it was. Their transactions wait for room; those of others may
+        # have been under way.
+        self._turned_away: dict[str, set[str]] = {}
         self._refusals: dict[str, dict[str, _Refusal]] = {}  # by session, by producer
         self._stop_listening = bus.listen(CLIENT_MANAGERS, self.hear)
 
@@ -64,6 +69,8 @@ class ClientFlow:
         else:
             self._senders.pop(message.destination, None)
         self.is_watching = bool(self._levels)
+        if not message.is_blocked:
+            self._turned_away.pop(message.destination, None)
         if before is not None and before.is_blocked != message.is_blocked:
             for session in list(senders):
                 self._tell(session, message)
@@ -79,7 +86,9 @@ class ClientFlow:
         level = self._levels.get(batch.destination)
         is_news = level is not None and self._note_sender(session, level)
         is_behind = refusal is not None and batch.destination in refusal.destinations
-        if is_news or is_behind or (level is not None and level.is_refusing):
+        is_part = not batch.producer
+        was_turned_away = is_part and session.id in self._turned_away.get(batch.destination, ())
+        if is_news or is_behind or was_turned_away or (level is not None and level.is_refusing):
             self._refuse(session, batch, refusal, level.reason if level is not None else "")
 
     def _note_sender(self, session: Session, level: Watermark) -> bool:
@@ -89,6 +98,7 @@ class ClientFlow:
             return False
         senders[session.id] = None
         if level.is_blocked:
+            self._turned_away.setdefault(level.destination, set()).add(session.id)
             self._tell(session.id, level)
         return level.is_blocked
 
@@ -115,6 +125,8 @@ class ClientFlow:
         self._refusals.pop(session, None)
         for senders in self._senders.values():
             senders.pop(session, None)
+        for turned_away in self._turned_away.values():
+            turned_away.discard(session)
 
 
 class AppliedReceipts:

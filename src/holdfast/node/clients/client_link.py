@@ -27,7 +27,7 @@ from holdfast.event import batch
 from holdfast.event.selector.selector import parsed
 from holdfast.node import supervision
 from holdfast.node.clients.assembly_requests import take_part
-from holdfast.node.clients.destination_checks import check_send
+from holdfast.node.clients.destination_checks import check_send, no_such_channel
 from holdfast.node.clients.greeting import Greeting
 from holdfast.node.clients.link_requests import LinkRequests
 from holdfast.node.clients.requests import check_number
@@ -41,6 +41,7 @@ from holdfast.wire.link import Link
 
 if TYPE_CHECKING:
     from holdfast.node.clients.client_manager import ClientManager
+    from holdfast.node.clients.manager_link import ManagerLink
 
 
 # Far more than our own clients open.
@@ -62,8 +63,9 @@ class ClientLink:
         self._conversation = Conversation(Role.SERVER, manager.settings.heartbeat_ms)
         self._sessions: dict[int, Session] = {}  # by their numbers on this link
         self._numbers: dict[str, int] = {}
+        self._suspended: set[int] = set()  # numbers of sessions that were, which their clients may not know yet
         self._attached: set[tuple[str, int]] = set()  # receivers that have attached over this link
-        self._held_up: set[str] = set()  # sessions that are delivered nothing until the link has drained
+        self._held_up: dict[str, ManagerLink] = {}  # sessions that are delivered nothing until the link has drained
         self._draining: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._parsing: set[asyncio.Task[None]] = set()
@@ -115,6 +117,8 @@ class ClientLink:
 
     def _handle(self, got: Frame) -> None:
         message = got.message
+        if got.session in self._suspended:
+            return
         if isinstance(message, frame.Send):
             self._send(got.session, self._session(got.session), message, got.body)
         elif isinstance(message, frame.Part):
@@ -146,12 +150,17 @@ class ClientLink:
 
     def _open_session(self, number: int, message: frame.OpenSession) -> None:
         """Resume a session when the channel is replayed, which tells whether it is known; a new one need not wait."""
+        target = self._manager.managers.get(message.channel) if message.channel else self._manager.home
+        if target is None:
+            self.say(number, self.failed(message.token, no_such_channel(message.channel, self._manager.managers)))
+            return
         if message.resume:
-            self._manager.find_session(message.resume, message.name, self, partial(self._open_found, number, message))
+            then = partial(self._open_found, number, message, target)
+            self._manager.find_session(message.resume, message.name, target, self, then)
         else:
-            self._open_found(number, message, None)
+            self._open_found(number, message, target, None)
 
-    def _open_found(self, number: int, message: frame.OpenSession, found: Session | None) -> None:
+    def _open_found(self, number: int, message: frame.OpenSession, target: ManagerLink, found: Session | None) -> None:
         if self.is_lost:
             return
         if number in self._sessions:
@@ -160,14 +169,14 @@ class ClientLink:
         if len(self._sessions) >= SESSIONS_MAX:
             self.end(ProtocolError(f"a link carries at most {SESSIONS_MAX} sessions; close some, or use another link"))
             return
-        session, first_id = self._manager.open_session(message.name, found, self, message.is_resumable)
+        session, first_id = self._manager.open_session(message.name, target, found, self, message.is_resumable)
         self._sessions[number] = session
         self._numbers[session.id] = number
-        self.say(number, frame.SessionOpened(message.token, session.id, first_id.to_bytes(16, "big"), found is not None))
+        opened = (session.id, first_id.to_bytes(16, "big"), found is not None, session.channel, target.told_incarnation)
+        self.say(number, frame.SessionOpened(message.token, *opened))
         self._manager.flow.tell_again(session.id)
-        pressure = self._manager.channel.pressure
-        if pressure.is_short:
-            self.tell_pressure(pressure)
+        if self._manager.pressure.is_short:
+            self.tell_pressure(self._manager.pressure)
 
     def _send(self, number: int, session: Session, message: frame.Send, body: frame.Buffer) -> None:
         self._manager.busy_wait.came(session.id)
@@ -176,6 +185,7 @@ class ClientLink:
             raise ProtocolError(f"a Send frame carries a {type(made).__name__} command instead of a batch")
         if made.origin:
             raise ProtocolError("who waits for a batch is said by the server, not by a client")
+        target = self._manager.managers[session.channel]
         session.check_producer(made.producer)
         check_number(made.sequence)
         session.sent()
@@ -183,7 +193,7 @@ class ClientLink:
             if session.rights is not None:
                 check_access(session, "send", made.destination)
             batch.verify(payload)
-            check_send(self._manager, made.destination, message.kind)
+            check_send(target, made.destination, message.kind)
             if self._manager.flow.is_watching:
                 self._manager.flow.check(session, made)
         except HoldfastError as problem:
@@ -194,24 +204,19 @@ class ClientLink:
         tell = self._receipt_later if message.is_patient else self._receipted
         receipted = partial(tell, number, session, message.token, began_s)
         told: OnOutcome = receipted
-        if self._manager.messages.is_deduplicating(made.destination):
-            made = msgspec.structs.replace(made, origin=self._manager.subject)
-            told = partial(self._manager.applied_receipts.durable, receipted)
-        self._manager.fair_share.submit(session.id, made, payload, told)
+        if target.messages.is_deduplicating(made.destination):
+            made = msgspec.structs.replace(made, origin=target.subject)
+            told = partial(target.applied_receipts.durable, receipted)
+        target.fair_share.submit(session.id, made, payload, told)
 
     def _receipt_later(self, *receipted: Any) -> None:
         """Say a receipt in the next turn of the loop: this one delivers."""
         asyncio.get_running_loop().call_soon(self._receipted, *receipted)
 
     def _receipted(
-        self,
-        number: int,
-        session: Session,
-        token: int,
-        began_s: float,
-        outcome: Receipt | HoldfastError,
+        self, number: int, session: Session, token: int, began_s: float, outcome: Receipt | HoldfastError,
         repeated: Repeated = (),
-    ) -> None:
+    ) -> None:  # fmt: skip
         if self.is_lost or self._sessions.get(number) is not session:  # as `carries`, for every batch
             return
         session.receipted()
@@ -221,7 +226,7 @@ class ClientLink:
             return
         if began_s:
             self._manager.figures.sends.observe(time.perf_counter() - began_s)
-        receipted = frame.Receipted(token, outcome.entry, outcome.copies, outcome.is_synced, repeated)
+        receipted = frame.Receipted(token, outcome.entry, outcome.copies, outcome.is_synced, repeated, session.channel)
         if session.unreceipted:
             self.say(number, receipted)
         else:  # no other receipt will come to travel with it
@@ -239,7 +244,8 @@ class ClientLink:
                 self._manager.operator_log.send_failed(outcome)
                 self.say(number, self.failed(message.token, outcome))
             else:
-                self.say(number, frame.Receipted(message.token, outcome.entry, outcome.copies, outcome.is_synced))
+                receipt = (outcome.entry, outcome.copies, outcome.is_synced, (), session.channel)
+                self.say(number, frame.Receipted(message.token, *receipt))
 
         take_part(self._manager, session, message, body, told)
 
@@ -248,7 +254,7 @@ class ClientLink:
             raise ProtocolError("credit is not negative; withdraw what is not wanted any more, or close the receiver")
         if message.receiver in session.receivers:
             said = (message.events, message.bytes, message.handed, message.withdrawn)
-            self._manager.tell_messages(CreditGranted(session.id, message.receiver, *said))
+            self._manager.managers[session.channel].tell(CreditGranted(session.id, message.receiver, *said))
 
     def failed(self, token: int, problem: HoldfastError) -> frame.Failed:
         """Count a refusal, and return the frame that tells it."""
@@ -292,23 +298,24 @@ class ClientLink:
     def _hold_up(self, session: str) -> None:
         """The client reads more slowly than events come: nothing more is delivered to its sessions until the link has drained.
         The receipts and answers of others are not held up, nor is the link given up."""
-        self._manager.tell_messages(LinkCongested(session, True))
+        target = self._manager.managers[self._sessions[self._numbers[session]].channel]
+        target.tell(LinkCongested(session, True))
         if not self._held_up:
             self._draining = supervision.start(self._go_on_when_drained(), f"waiting until {self._link.peer} reads on")
-        self._held_up.add(session)
+        self._held_up[session] = target
 
     async def _go_on_when_drained(self) -> None:
         await self._link.drained()
-        held_up, self._held_up = self._held_up, set()
-        for session in sorted(held_up):
-            self._manager.tell_messages(LinkCongested(session, False))
+        held_up, self._held_up = self._held_up, {}
+        for session, target in sorted(held_up.items()):
+            target.tell(LinkCongested(session, False))
 
     def _deliver(self, number: int, message: Delivered, begin: int, end: int) -> None:
         chosen = message.slices[begin:end]
         slices = [frame.Slice(*each[:4], len(each.batch), *each[5:]) for each in chosen]
         body = chosen[0].batch if len(chosen) == 1 else b"".join(each.batch for each in chosen)
         # A handout is all there is for now: nothing comes to travel with it.
-        self._say_now(number, frame.Deliver(message.receiver, slices, message.is_careful), body)
+        self._say_now(number, frame.Deliver(message.receiver, slices, message.is_careful, self._sessions[number].channel), body)
 
     def note_attached(self, session: str, answered: frame.Message) -> None:
         """A request was answered: deliveries are for receivers that have attached over this link."""
@@ -345,6 +352,12 @@ class ClientLink:
 
     def _with_time(self, heartbeat: frame.Message) -> frame.Message:
         return msgspec.structs.replace(heartbeat, now_ms=self._manager.now_ms())
+
+    def suspend(self, session: str) -> None:
+        """Have the client resume a session. What it says to it before it hears that is dropped."""
+        self._suspended.add(self._numbers[session])
+        self.say(self._numbers[session], frame.SessionSuspended())
+        self.drop_session(session)
 
     def drop_session(self, session: str) -> None:
         """Carry a session no longer: it goes on over another link, or is closed."""

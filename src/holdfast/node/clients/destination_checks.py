@@ -11,34 +11,40 @@ ahead.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.bus.message import AdministrationAsked
 from holdfast.destination import name
-from holdfast.errors import HoldfastError, NoSuchDestination, Unavailable, WrongKind
+from holdfast.errors import BadSetting, HoldfastError, NoSuchDestination, Unavailable, WrongKind
 from holdfast.node.login.allowance import check_room
 
 if TYPE_CHECKING:
-    from holdfast.node.clients.client_manager import ClientManager
+    from holdfast.node.clients.manager_link import ManagerLink
 
 Kind = Literal["queue", "topic"]
 
 
-def check_send(manager: ClientManager, destination: str, kind: Kind) -> None:
+def no_such_channel(channel: str, known: Iterable[str]) -> HoldfastError:
+    named = ", ".join(each for each in known if each) or "one that has no name"
+    return BadSetting(f"there is no message manager {channel!r:.40} here; there is {named}", setting="channel")
+
+
+def check_send(target: ManagerLink, destination: str, kind: Kind) -> None:
     """As `check_destination`, for a batch. To some of its own destinations only Holdfast itself sends."""
     if destination.startswith("_"):
         name.check_sendable(destination)
         if destination == name.ADMIN:
-            manager.tell_messages(AdministrationAsked())
+            target.tell(AdministrationAsked())
         elif name.is_temporary(destination):
-            check_room(manager.messages, destination, manager.channel.pressure)
-    if manager.messages.kind_of(destination) != kind:
-        check_destination(manager, destination, kind)
+            check_room(target.messages, destination, target.channel.pressure)
+    if target.messages.kind_of(destination) != kind:
+        check_destination(target, destination, kind)
 
 
-def check_destination(manager: ClientManager, destination: str, kind: Kind) -> None:
+def check_destination(target: ManagerLink, destination: str, kind: Kind) -> None:
     """Refuse a destination that cannot be used; create one that does not exist, if that is allowed."""
-    found = manager.messages.kind_of(destination) or manager.being_created(destination)
+    found = target.messages.kind_of(destination) or target.being_created(destination)
     if found == kind:
         return
     if found is not None:
@@ -46,16 +52,27 @@ def check_destination(manager: ClientManager, destination: str, kind: Kind) -> N
             f"{destination!r} is a {found}, not a {kind}; use client.{found}({destination!r})", destination=destination
         )
     if name.is_temporary(destination):
-        _check_temporary(manager, destination)
+        _check_temporary(target, destination)
         return
+    _check_place(target, destination)
     name.check_destination(destination)
-    if not manager.settings.is_create_on_first_use:
-        raise _not_created(manager, destination, kind)
-    manager.create_on_first_use(destination, kind)
+    if not target.settings.is_create_on_first_use:
+        raise _not_created(target, destination, kind)
+    target.create_on_first_use(destination, kind)
 
 
-def _not_created(manager: ClientManager, destination: str, kind: Kind) -> HoldfastError:
-    if not manager.messages.is_primary:  # it may be there, further on in the journal
+def _check_place(target: ManagerLink, destination: str) -> None:
+    """NoSuchDestination for one that has its place at another message manager."""
+    if target.places is not None and (found := target.places.find(destination)) != target.name:
+        raise NoSuchDestination(
+            f"{destination!r} is not at message manager {target.name!r} but at {found!r}; ask where it is first: this client is "
+            "older than the server, or broken",
+            destination=destination,
+        )
+
+
+def _not_created(target: ManagerLink, destination: str, kind: Kind) -> HoldfastError:
+    if not target.messages.is_primary:  # it may be there, further on in the journal
         return Unavailable(f"{kind} {destination!r} is not known yet: the server still reads its journal; try again soon")
     option = " --topic" if kind == "topic" else ""
     return NoSuchDestination(
@@ -65,10 +82,10 @@ def _not_created(manager: ClientManager, destination: str, kind: Kind) -> Holdfa
     )
 
 
-def _check_temporary(manager: ClientManager, destination: str) -> None:
+def _check_temporary(target: ManagerLink, destination: str) -> None:
     """NoSuchDestination for one that is gone with its client; before the channel is replayed nobody knows."""
     name.check_temporary(destination)
-    if manager.messages.is_primary:
+    if target.messages.is_gone(destination):
         raise NoSuchDestination(
             f"temporary destination {destination!r} is gone with the client that made it; nobody waits for this any more",
             destination=destination,

@@ -21,7 +21,7 @@ from holdfast.bus.message import BrowseAsked, BrowsedPage
 from holdfast.errors import Closed, HoldfastError, ProtocolError, TooLarge
 from holdfast.event.selector.selector import parse_optional
 from holdfast.node import supervision
-from holdfast.node.clients.requests import Request
+from holdfast.node.clients.requests import Request, check_channel
 from holdfast.node.login import permission
 from holdfast.node.message_manager_view import MessageManagerView
 from holdfast.node.reading.place_pages import BYTES_MAX
@@ -57,6 +57,7 @@ class LinkRequests:
 
     def read_fragment(self, number: int, session: Session, message: frame.ReadFragment) -> None:
         session.asked()
+        check_channel(session, message.channel)
         self._fragments.ask(session, message, self._reply(number, session))
 
     def _reply(self, number: int, session: Session) -> Reply:
@@ -128,8 +129,9 @@ def browse(manager: ClientManager, session: Session, message: frame.Browse, repl
         failed(problem)
         return
     where = (message.destination, message.subscription, message.cursor, message.count, message.selector)
-    token = manager.next_token(browsed, failed)
-    manager.tell_messages(BrowseAsked(manager.subject, token, *where, message.end, message.bytes, message.within))
+    target = manager.managers[session.channel]
+    token = target.next_token(browsed, failed)
+    target.tell(BrowseAsked(target.subject, token, *where, message.end, message.bytes, message.within))
 
 
 class PagesInTurn:
@@ -183,12 +185,11 @@ class FragmentReader:
             self._reading = supervision.start(self._read_all(), f"reading fragments for {self._link.peer}")
 
     async def _read_all(self) -> None:
-        messages = self._manager.messages
         while self._waiting:
             await self._link.drained()
             session, message, reply = self._waiting.popleft()
             try:
-                found = await _fragment(messages, session, message)
+                found = await _fragment(self._manager.managers[session.channel].messages, session, message)
             except Closed:
                 return
             except Exception as problem:  # it costs this fragment, whatever it is

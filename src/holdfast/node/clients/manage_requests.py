@@ -10,17 +10,19 @@ a place takes as many commands as it needs.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from holdfast.destination import command, name
-from holdfast.destination.state.subscription import key_of_topic
 from holdfast.errors import AccessDenied, Detached, HoldfastError
 from holdfast.node.administration import arguments
 from holdfast.node.administration.actions import COMMANDS, QUESTIONS, no_such_action
 from holdfast.node.administration.arguments import place_of_subscription
+from holdfast.node.administration.gathering import key_of_row, most_waiting_first
+from holdfast.node.administration.routing import route
 from holdfast.node.clients import assembly_requests
 from holdfast.node.clients.destination_checks import check_destination
 from holdfast.node.login.permission import (
@@ -53,6 +55,21 @@ def manage(request: Request, message: frame.Manage) -> None:
         raise no_such_action(action)
     asked = arguments.read(action, message.arguments)
     check_arguments(request.session, asked)
+    places = request.manager.places
+    if places is None:
+        _carry_out(request, action, asked)
+    else:
+        route(places, request.session.channel, action, asked, partial(_carry_out_at, request, action, asked))
+
+
+def _carry_out_at(request: Request, action: str, asked: arguments.Arguments, managers: Sequence[str]) -> None:
+    """Carry it out at these message managers."""
+    request.targets = [request.manager.managers[each] for each in managers]
+    request.target = request.targets[0]
+    _carry_out(request, action, asked)
+
+
+def _carry_out(request: Request, action: str, asked: arguments.Arguments) -> None:
     if action in _IN_STEPS:
         _IN_STEPS[action](request, asked)
     elif action in QUESTIONS or action in ASKED_BY_CLIENTS or action == OUTCOMES:
@@ -73,7 +90,7 @@ def _describe(request: Request, asked: arguments.Describe) -> None:
 
 
 def _all_subscriptions(request: Request, asked: arguments.AllSubscriptions) -> None:
-    _ask_page(request, "all_subscriptions", asked, "subscriptions", visible_pages, _key_of_row)
+    _ask_page(request, "all_subscriptions", asked, "subscriptions", visible_pages, key_of_row)
 
 
 def _subscriptions(request: Request, asked: arguments.Subscriptions) -> None:
@@ -113,20 +130,15 @@ def _ask_page(
     request.ask(action, asked, found)
 
 
-def _key_of_row(row: Row) -> tuple[str, str]:
-    """The key of a subscription's backlog, from a row of `all_subscriptions`."""
-    return row["topic"] or key_of_topic(row["pattern"], row["match"]), row["name"]
-
-
 # --- temporary destinations and stages -----------------------------------------------------------------------------------
 
 
 def _create_temporary(request: Request, asked: arguments.Temporary) -> None:
     """Create a temporary destination, which belongs to this session and goes with it. Everybody who was told its name may send to
     it, so the name cannot be worked out from others: the identifier makes it unique, the rest keeps it secret."""
-    manager, session, kind = request.manager, request.session, asked.kind
-    ended = manager.allowances.begin_temporary(session.id)
-    made = name.temporary(kind, f"{manager.new_producer('')}-{secrets.token_hex(SECRET_BYTES)}")
+    manager, target, session, kind = request.manager, request.target, request.session, asked.kind
+    ended = target.allowances.begin_temporary(session.id)
+    made = name.temporary(kind, f"{manager.new_producer('')}-{secrets.token_hex(SECRET_BYTES)}", target.name)
 
     def created(_: Any) -> None:
         ended()
@@ -136,8 +148,8 @@ def _create_temporary(request: Request, asked: arguments.Temporary) -> None:
         ended()
         request.failed(problem)
 
-    token = manager.next_token(created, failed)
-    manager.submit(command.Create(made, kind, origin=manager.subject, token=token, session=session.id), token)
+    token = target.next_token(created, failed)
+    target.submit(command.Create(made, kind, origin=target.subject, token=token, session=session.id), token)
 
 
 def _delete(request: Request, asked: arguments.Delete) -> None:
@@ -150,7 +162,7 @@ def _delete(request: Request, asked: arguments.Delete) -> None:
 
 def _check_own(request: Request, destination: str) -> None:
     """AccessDenied unless this session made the temporary destination."""
-    found = request.manager.messages.find_temporary(destination)
+    found = request.target.messages.find_temporary(destination)
     if found is not None and found.owner != request.session.id:
         raise AccessDenied(
             f"temporary {found.kind} {destination!r} belongs to another client; leave it to that one", destination=destination
@@ -162,15 +174,52 @@ def _ensure_subscription(request: Request, asked: arguments.EnsureSubscription) 
 
     def ensure() -> None:
         if asked.match == "name" and asked.topic not in name.WELL_KNOWN:
-            check_destination(request.manager, asked.topic, "topic")
+            check_destination(request.target, asked.topic, "topic")
         request.submit(COMMANDS["ensure_subscription"](asked, request.manager.now_ms()))
 
     request.when_known(asked.topic, ensure)
 
 
+def _locate(request: Request, asked: arguments.Locate) -> None:
+    """Tell the channel of a destination, so that its client opens a session there. A place is reserved for one that may be
+    created on first use."""
+    places = request.manager.places
+    if places is None:
+        request.answered({"channel": "", "is_placed": True})
+    elif asked.is_used and request.manager.settings.is_create_on_first_use:
+        places.reserve(asked.name, lambda manager: request.answered({"channel": manager, "is_placed": True}))
+    else:
+        found = places.find(asked.name)
+        request.answered({"channel": found or places.managers[0], "is_placed": found is not None})
+
+
+def _unsubscribe(request: Request, asked: arguments.Unsubscribe) -> None:
+    """Delete a subscription. That of a pattern is at every message manager: it is deleted first where most events wait, so that
+    one who refuses, because they do, keeps it everywhere."""
+    if len(request.targets) == 1:
+        request.submit(COMMANDS["unsubscribe"](asked, request.manager.now_ms()))
+        return
+
+    def delete(managers: Sequence[str], answer: Any) -> None:
+        if not managers:
+            request.answered(answer)
+            return
+        request.targets = [request.manager.managers[managers[0]]]
+        request.submit(COMMANDS["unsubscribe"](asked, request.manager.now_ms()), partial(delete, managers[1:]))
+
+    def found(rows: dict[str, Any]) -> None:
+        delete(most_waiting_first(rows, asked.name), None)
+
+    request.ask_each("subscriptions", arguments.Subscriptions(topic=asked.topic, match=asked.match), found)
+
+
 def _drop_stages(request: Request, asked: arguments.DropStages) -> None:
     make, payload = assembly_requests.drop(request.session, asked)
     request.submit(make, payload=payload)
+
+
+def _log(request: Request, asked: arguments.Log) -> None:
+    request.answered(request.manager.take_log(asked.program, asked.lines))
 
 
 # --- confirming everything before a place --------------------------------------------------------------------------------
@@ -233,7 +282,10 @@ _IN_STEPS: dict[str, Callable[[Request, Any], None]] = {
     "status": _status,
     "confirm_up_to": _confirm_up_to,
     "drop_stages": _drop_stages,
+    "log": _log,
     "temporary": _create_temporary,
     "delete": _delete,
     "ensure_subscription": _ensure_subscription,
+    "locate": _locate,
+    "unsubscribe": _unsubscribe,
 }

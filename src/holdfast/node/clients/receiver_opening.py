@@ -47,6 +47,7 @@ class ReceiverOpening:
         """`held` and `ahead` as in `Holding`."""
         self._request = request
         self._manager = request.manager
+        self._target = request.target
         self._session = request.session
         self._message = message
         self._held = held
@@ -66,7 +67,7 @@ class ReceiverOpening:
             _check_subscription(message)
         if message.match == "name":
             name.check_receivable(message.destination)
-            check_destination(self._manager, message.destination, message.kind)
+            check_destination(self._target, message.destination, message.kind)
             self._check_own()
         if message.kind == "queue":
             self._attach()
@@ -76,7 +77,7 @@ class ReceiverOpening:
     def _check_own(self) -> None:
         """Only sessions of the client that made a temporary destination receive from it."""
         destination = self._message.destination
-        found = self._manager.messages.find_temporary(destination)
+        found = self._target.messages.find_temporary(destination)
         if found is None:
             return
         if self._message.receiver not in self._session.receivers:
@@ -94,13 +95,13 @@ class ReceiverOpening:
     def _subscribe(self) -> None:
         message, session = self._message, self._session
         is_own = not message.subscription
-        token = self._manager.next_token(lambda _: self._subscribed(), self._refused)
+        token = self._target.next_token(lambda _: self._subscribed(), self._refused)
         made = command.Subscribe(
             message.destination,
             self._place.subscription,
             message.is_durable and not is_own,
             session.id if is_own else "",
-            self._manager.subject,
+            self._target.subject,
             token,
             message.match,
             message.selector,
@@ -110,13 +111,13 @@ class ReceiverOpening:
             message.replace,
             Limits(*message.limits) if message.limits is not None else None,
         )
-        self._manager.submit(made, token)
+        self._target.submit(made, token)
 
     def _subscribed(self) -> None:
         try:
             check_attach(self._session, self._message)  # the rules may have changed meanwhile
             if self._message.take_over:
-                self._manager.messages.prepare_take_over(*self._place, self._session.id, self._attach_prepared)
+                self._target.messages.prepare_take_over(*self._place, self._session.id, self._attach_prepared)
             else:
                 self._attach()
         except HoldfastError as problem:
@@ -134,27 +135,27 @@ class ReceiverOpening:
             self._request.failed(Closed("the session was closed meanwhile; connect again"))
             return
         session.open_receiver(message.receiver, self._place)
-        holding = (self._manager.subject, session.id, message.receiver, self._held, self._ahead, message.keeps)
-        self._manager.tell_messages(Holding(*holding))
-        token = self._manager.next_token(self._attached, self._not_attached)
+        holding = (self._target.subject, session.id, message.receiver, self._held, self._ahead, message.keeps)
+        self._target.tell(Holding(*holding))
+        token = self._target.next_token(self._attached, self._not_attached)
         selector = message.selector if message.kind == "queue" and message.selector.strip() else ""
         made = command.Attach(
             session.id,
             message.receiver,
             *self._place,
-            self._manager.subject,
+            self._target.subject,
             token,
             selector,
             message.is_owner,
             message.take_over,
         )
-        self._manager.submit(made, token)
+        self._target.submit(made, token)
 
     def _attached(self, made_at: int) -> None:
         """Answer, with the positions that the client said it holds and that others have finished, or hold, by now. A client that
         attaches again sees by `made_at` whether it is still the same subscription."""
         answer: dict[str, Any] = {"subscription": self._place.subscription, "made_at": made_at}
-        lost = self._manager.take_lost(self._session.id, self._message.receiver)
+        lost = self._target.take_lost(self._session.id, self._message.receiver)
         if lost:
             answer["lost"] = lost.to_bytes()
         self._request.answered(answer)
@@ -166,14 +167,14 @@ class ReceiverOpening:
             self._subscribe()
             return
         self._session.receivers.pop(message.receiver, None)
-        self._manager.tell_messages(NotAttached(self._session.id, message.receiver))
+        self._target.tell(NotAttached(self._session.id, message.receiver))
         if message.is_shared and not message.is_durable:
-            self._manager.append(command.Unsubscribe(*self._place))  # refused where others receive from it
+            self._target.append(command.Unsubscribe(*self._place))  # refused where others receive from it
         self._refused(problem)
 
     def _refused(self, problem: HoldfastError) -> None:
         if isinstance(problem, SubscriptionInUse):
-            self._manager.messages.list_holders(*self._place, partial(self._refused_by, problem))
+            self._target.messages.list_holders(*self._place, partial(self._refused_by, problem))
         else:
             self._request.failed(problem)
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holdfast.bus.message import HandedOn
@@ -23,6 +24,7 @@ from holdfast.event.position import Ranges
 from holdfast.node import supervision
 from holdfast.node.administration.actions import Maker
 from holdfast.node.administration.arguments import Arguments
+from holdfast.node.administration.gathering import gathered
 from holdfast.node.clients import assembly_requests
 from holdfast.node.clients.manage_requests import manage
 from holdfast.node.clients.receiver_opening import ReceiverOpening
@@ -33,6 +35,10 @@ from holdfast.wire import frame
 
 if TYPE_CHECKING:
     from holdfast.node.clients.client_manager import ClientManager
+    from holdfast.node.clients.manager_link import ManagerLink
+
+# Begins something at a message manager: told how to answer, and how to refuse.
+Begin = Callable[["ManagerLink", Callable[[Any], None], Callable[[HoldfastError], None]], None]
 
 # A hundred years, as for the delays of events.
 DELAY_MS_MAX = 100 * 365 * 86_400 * 1000
@@ -46,6 +52,8 @@ class Request:
         self, manager: ClientManager, session: Session, answered: Callable[[Any], None], failed: Callable[[HoldfastError], None]
     ) -> None:
         self.manager = manager
+        self.target = manager.managers[session.channel]
+        self.targets: Sequence[ManagerLink] = (self.target,)  # several, where the answers of all are gathered
         self.session = session
         self.answered = answered
         self.failed = failed
@@ -75,16 +83,56 @@ class Request:
 
     def submit(self, make: Maker, answered: Callable[[Any], None] | None = None, payload: bytes = b"") -> None:
         """Append the command that `make` makes; it is answered when it is applied."""
-        token = self.manager.next_token(answered or self.answered, self.failed)
-        self.manager.submit(make(self.manager.subject, token), token, payload)
+
+        def submit(target: ManagerLink, answered: Callable[[Any], None], failed: Callable[[HoldfastError], None]) -> None:
+            token = target.next_token(answered, failed)
+            target.submit(make(target.subject, token), token, payload)
+
+        self._of_all(partial(gathered, ""), submit, answered or self.answered)
 
     def ask(self, action: str, asked: Arguments, answered: Callable[[Any], None] | None = None) -> None:
         """Ask the message manager a question of administration."""
-        self.manager.ask(action, asked, self.manager.next_token(answered or self.answered, self.failed))
+
+        def ask(target: ManagerLink, answered: Callable[[Any], None], failed: Callable[[HoldfastError], None]) -> None:
+            target.ask(action, asked, target.next_token(answered, failed))
+
+        self._of_all(partial(gathered, action), ask, answered or self.answered)
+
+    def ask_each(self, action: str, asked: Arguments, answered: Callable[[dict[str, Any]], None]) -> None:
+        """Ask each of its message managers, and tell their answers by name."""
+
+        def ask(target: ManagerLink, answered: Callable[[Any], None], failed: Callable[[HoldfastError], None]) -> None:
+            target.ask(action, asked, target.next_token(answered, failed))
+
+        self._of_all(dict, ask, answered)
+
+    def _of_all(self, gather: Callable[[dict[str, Any]], Any], begin: Begin, answered: Callable[[Any], None]) -> None:
+        """Begin it at each of its message managers, and answer when all have answered: with the first refusal, if any."""
+        if len(self.targets) == 1:
+            begin(self.targets[0], answered, self.failed)
+            return
+        answers: dict[str, Any] = {}
+        refusals: list[HoldfastError] = []
+
+        def told(name: str, value: Any) -> None:
+            answers[name] = value
+            if len(answers) < len(self.targets):
+                return
+            if refusals:
+                self.failed(refusals[0])
+            else:
+                answered(gather({each.name: answers[each.name] for each in self.targets}))
+
+        def refused(name: str, problem: HoldfastError) -> None:
+            refusals.append(problem)
+            told(name, None)
+
+        for target in self.targets:
+            begin(target, partial(told, target.name), partial(refused, target.name))
 
     def when_known(self, destination: str, do: Callable[[], None]) -> None:
         """Do it; for a temporary destination when the channel is replayed, because before that nobody knows whose it is."""
-        messages = self.manager.messages
+        messages = self.target.messages
         if messages.is_primary or not name.is_temporary(destination):
             do()
             return
@@ -114,7 +162,8 @@ def _open_producer(request: Request, message: frame.OpenProducer) -> None:
     ended = _begin_producer(request, message, producer)
     session.open_producer(producer, is_open=True)
     # A new producer has no past: it may send as soon as its opening is durable, even while the channel is being replayed (A6).
-    opening = manager.append(command.OpenProducer(producer, session.id, message.is_durable, client=session.client, user=user))
+    made = command.OpenProducer(producer, session.id, message.is_durable, client=session.client, user=user)
+    opening = request.target.append(made)
 
     def opened(done: asyncio.Future[Receipt]) -> None:
         ended()
@@ -131,7 +180,7 @@ def _begin_producer(request: Request, message: frame.OpenProducer, producer: str
     """Keep a place for a producer in the session; return what to call when it is opened, or refused."""
     request.session.open_producer(producer, is_open=False)
     try:
-        return request.manager.allowances.begin_producer(request.session.id, message)
+        return request.target.allowances.begin_producer(request.session.id, message)
     except HoldfastError:
         request.session.drop_unopened(producer)
         raise
@@ -139,7 +188,7 @@ def _begin_producer(request: Request, message: frame.OpenProducer, producer: str
 
 def _open_known_producer(request: Request, message: frame.OpenProducer, user: str) -> None:
     """Open a producer that may exist. Its owner is known when this is applied: nothing is sent under it before."""
-    manager, session, producer = request.manager, request.session, message.producer
+    target, session, producer = request.target, request.session, message.producer
     ended = _begin_producer(request, message, producer)
 
     def opened(value: Any) -> None:
@@ -152,9 +201,9 @@ def _open_known_producer(request: Request, message: frame.OpenProducer, user: st
         session.drop_unopened(producer)
         request.failed(problem)
 
-    token = manager.next_token(opened, refused)
-    whose = (producer, session.id, message.is_durable, manager.subject, token, message.first_sequence)
-    manager.submit(command.OpenProducer(*whose, session.client, user), token)
+    token = target.next_token(opened, refused)
+    whose = (producer, session.id, message.is_durable, target.subject, token, message.first_sequence)
+    target.submit(command.OpenProducer(*whose, session.client, user), token)
 
 
 def _forget_producer(request: Request, message: frame.ForgetProducer) -> None:
@@ -190,6 +239,7 @@ def _settle(request: Request, message: frame.Settle) -> None:
     if message.death and message.death not in CODES:
         raise ProtocolError(f"no event dies of {message.death!r:.40}; there are {', '.join(CODES)}")
     manager, session = request.manager, request.session
+    check_channel(session, message.channel)
     place = session.receiver(message.receiver)
     ranges = read_ranges(message.ranges)
     where = (place.destination, place.subscription, session.id, ranges.to_bytes())
@@ -212,7 +262,7 @@ def _note_handed(request: Request, receiver: int, handed: int, ranges: Ranges) -
     """Tell how far a receiver has handed events to its program. A client that does not say has handed those it decided on."""
     reached = handed or (ranges.last if ranges else 0)
     if reached:
-        request.manager.hand_over_to_messages(HandedOn(request.session.id, receiver, reached))
+        request.target.hand_over(HandedOn(request.session.id, receiver, reached))
 
 
 def _detach_receiver(request: Request, message: frame.DetachReceiver) -> None:
@@ -220,7 +270,7 @@ def _detach_receiver(request: Request, message: frame.DetachReceiver) -> None:
     place, now = session.receiver(receiver), manager.now_ms()
     session.receivers.pop(receiver)
     request.submit(lambda origin, token: command.Detach(session.id, receiver, now, 0, origin, token))
-    manager.drop_own_subscription(place)
+    manager.drop_own_subscription(session, place)
 
 
 # --- assemblies and the end ----------------------------------------------------------------------------------------------
@@ -275,6 +325,12 @@ _ANSWERS: dict[type[frame.Message], Callable[[Request, Any], None]] = {
 
 
 # --- what a frame says, checked ------------------------------------------------------------------------------------------
+
+
+def check_channel(session: Session, channel: str) -> None:
+    """ProtocolError for positions of another channel than that of the session: they would be other events here."""
+    if channel != session.channel and channel:
+        raise ProtocolError(f"these positions are of channel {channel!r:.40}, and the session of {session.channel!r}")
 
 
 def check_number(sequence: int) -> None:

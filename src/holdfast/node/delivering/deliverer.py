@@ -34,7 +34,7 @@ BacklogKey = effect.BacklogKey
 # Effects that change nothing for deliveries.
 _NOT_DELIVERED = (
     effect.Answer, effect.Claimed, effect.BacklogCreated, effect.Died, effect.ReturnedOften, effect.WindowShortened,
-    effect.SubscriptionRemoved, effect.Purged, effect.Resembling,
+    effect.SubscriptionRemoved, effect.Purged, effect.Resembling, effect.Checked,
 )  # fmt: skip
 
 
@@ -148,6 +148,10 @@ class Deliverer:
             delivery.finished(each.ranges)
         elif isinstance(each, effect.Returned):
             delivery.returned(each.ranges, each.not_before_ms, each.session)
+        elif isinstance(each, effect.Locked):
+            delivery.locked(each.ranges)
+        elif isinstance(each, effect.Unlocked):
+            delivery.unlocked(each.ranges)
         elif isinstance(each, effect.Attached):
             self._attach_again((each.session, each.receiver), each.backlog)
         elif isinstance(each, effect.DetachedReceiver):

@@ -10,6 +10,7 @@
     ReadFragment        receive, browse           list, status                  show what the user may do anything to
     Browse              browse                    extent, more                  browse
                                                   confirm_up_to                 receive
+                                                  log                           send to `_LOG`
                                                   temporary, drop_stages        every user: they are the user's own
 
 The right that an action of administration needs stands with its arguments (`administration.arguments`). Where there are no users

@@ -8,6 +8,8 @@ a time, with a pause between two, so that lines logged because of its own append
 high water, or the channel is short of space, records are dropped and counted; the next batch says how many. Records about the
 shortage itself are kept: the reserve is there for them, too.
 
+Programs that run beside a server, as a relay, have their lines taken here too (`client.log_lines`): while there is room.
+
 Until it is known whether there is a subscription, records are kept: subscribers also get those of the start.
 """
 
@@ -18,7 +20,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from holdfast.channel.channel import Channel, Purpose
@@ -29,6 +31,7 @@ from holdfast.event.event import TEXT, Head, PropertyValue, encode_head
 from holdfast.event.identifier import Counter
 from holdfast.node import supervision
 from holdfast.node.identity import Identity
+from holdfast.node.logs.log_line import LogLine
 from holdfast.node.logs.operator_log import SPACE
 
 Properties = dict[str, PropertyValue]
@@ -45,6 +48,9 @@ ROOT = "holdfast"
 # A client in the same process has a log of its own.
 CLIENTS = "holdfast.client"
 BUFFER_MAX = 1_000
+# Lines of other programs are taken up to here.
+PROGRAMS_MAX = BUFFER_MAX // 2
+LOGGER_LENGTH_MAX = 255
 RECORDS_AT_ONCE = 100
 TEXT_LENGTH_MAX = 4_000
 PAUSE_S = 0.05
@@ -90,6 +96,21 @@ class LogTopic(logging.Handler):
         properties: Properties = {"level": record.levelname, "logger": record.name, "node": self._node}
         head = Head(type=TYPE, time_us=int(record.created * 1_000_000), datacontenttype=TEXT, properties=properties)
         return Noted(encode_head(head), text[:TEXT_LENGTH_MAX].encode(errors="replace"), record.name == SPACE)
+
+    def take(self, program: str, lines: Sequence[LogLine]) -> bool:
+        """Take lines of a program's log. Return whether somebody subscribes. Where there are too many, theirs are dropped: they
+        push out nothing that the server itself logs."""
+        if not self._is_listening:
+            return False
+        for line in lines:
+            if len(self._records) >= PROGRAMS_MAX:
+                self.dropped += 1
+                continue
+            known: Properties = {"level": line.level, "logger": line.logger[:LOGGER_LENGTH_MAX], "node": self._node}
+            head = Head(type=TYPE, time_us=line.time_us, datacontenttype=TEXT, properties={**known, "program": program})
+            self._records.append(Noted(encode_head(head), line.text[:TEXT_LENGTH_MAX].encode(errors="replace"), False))
+        self._work_soon()
+        return True
 
     # --- in the loop -------------------------------------------------------------------------------------------------
 

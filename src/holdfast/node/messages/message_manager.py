@@ -7,6 +7,9 @@
 The rhythm is always: read, apply, then speak. Only durable entries are read, so everything it says is durable. It applies entries
 from its start on (`start`), and acts on them from its own claim on: then it is primary. Messages of client managers beside the
 channel come in through `bus_listener`.
+
+A backup follows the same channel and says nothing (`voice`), until `take_over`. A primary that applies the claim of another is
+deposed: it says nothing more, and is to be stopped. Its node opens a new one, as a backup.
 """
 
 from __future__ import annotations
@@ -33,8 +36,9 @@ from holdfast.node.messages.bus_listener import BusListener
 from holdfast.node.messages.destination_flow import DestinationFlow
 from holdfast.node.messages.removal_watch import RemovalWatch
 from holdfast.node.messages.selector_answers import SelectorAnswers
-from holdfast.node.messages.start import BeforeClaim, Start
+from holdfast.node.messages.start import Backup, BeforeClaim, Start
 from holdfast.node.messages.upkeep import Upkeep
+from holdfast.node.messages.voice import Voice
 from holdfast.node.reading.outcome_waiters import OutcomeWaiters
 from holdfast.node.reading.place_readers import PlaceReaders
 from holdfast.node.reading.shared_turn import SharedTurn
@@ -62,6 +66,7 @@ class MessageManager:
         before_claim: BeforeClaim | None,
     ) -> None:
         """Follow the channel from a restored start on (`open`)."""
+        bus = self._voice = Voice(bus, is_open=not start.is_backup)
         self.name = start.name
         self.operator_log = operator_log
         self.channel = channel = start.channel
@@ -69,9 +74,10 @@ class MessageManager:
         self.applied = start.snapshot_at
         self.is_primary = False
         self.failure: HoldfastError | None = None
-        # Called when something was sent to `_ADMIN`, and when a backlog came or went.
+        # Called when something was sent to `_ADMIN`, when a backlog came or went, and when a claim was applied.
         self.administration_asked: Callable[[], None] = lambda: None
         self.backlogs_changed: Callable[[], None] = lambda: None
+        self.epoch_began: Callable[[effect.Claimed], None] = lambda claimed: None
         self.turn = SharedTurn()  # of all who read many heads
         self.flow = DestinationFlow(directory, bus, operator_log)
         self.figures = Figures()
@@ -89,7 +95,9 @@ class MessageManager:
         self._apply_waiters = ApplyWaiters()
         self._when_primary: list[Callable[[], None]] = []
         self._bus_listener = BusListener(self, self._readers, self._outcomes, bus)
-        self._stop_listening = bus.listen(message_manager_subject(self.name), self._bus_listener.hear)
+        self._stop_listening: Callable[[], None] = lambda: None
+        if not start.is_backup:
+            self._listen()
         self._following = supervision.start(self._follow(before_claim), f"{self.name}: following its channel")
 
     # --- opening and stopping ----------------------------------------------------------------------------------------
@@ -104,9 +112,19 @@ class MessageManager:
         settings: NodeSettings,
         operator_log: OperatorLog,
         before_claim: BeforeClaim | None = None,
+        backup: Backup | None = None,
     ) -> MessageManager:
-        """Restore the newest snapshot, and begin to follow the channel. It is primary later (`wait_until_primary`)."""
-        return cls(await Start.restore(name, channel), bus, clock, settings, operator_log, before_claim)
+        """Restore the newest snapshot, and begin to follow the channel. It is primary later (`wait_until_primary`). A `backup` is
+        not before `take_over`."""
+        return cls(await Start.restore(name, channel, backup), bus, clock, settings, operator_log, before_claim)
+
+    async def take_over(self) -> bool:
+        """Claim to be primary. Whether it is: another backup may have been first, and this one stays one."""
+        await self._start.take_over(self.until_applied)
+        return self.is_primary
+
+    def _listen(self) -> None:
+        self._stop_listening = self._bus.listen(message_manager_subject(self.name), self._bus_listener.hear)
 
     async def wait_until_primary(self) -> None:
         """Return once the channel is replayed and this node's claim is applied; raise what kept it from that."""
@@ -116,8 +134,8 @@ class MessageManager:
         if self.failure is not None:
             raise self.failure
 
-    async def failed(self) -> None:
-        """Return when it cannot go on, never otherwise; `failure` says why."""
+    async def ended(self) -> None:
+        """Return when it cannot go on (`failure` says why) or is deposed, never otherwise."""
         await asyncio.wait({self._following})
 
     async def stop(self) -> None:
@@ -137,9 +155,19 @@ class MessageManager:
     # --- following ---------------------------------------------------------------------------------------------------
 
     async def _follow(self, before_claim: BeforeClaim | None) -> None:
+        if self._start.is_backup:
+            await self._follow_channel()
+            return
         claiming = supervision.start(
             self._start.claim_when_replayed(before_claim), f"{self.name}: claiming", self._stop_following
         )
+        try:
+            await self._follow_channel()
+        finally:
+            claiming.cancel()
+            await asyncio.gather(claiming, return_exceptions=True)
+
+    async def _follow_channel(self) -> None:
         try:
             async for entries in self.channel.read(self.applied + 1, self._take_at_once):
                 await self._take_in_turns(entries)
@@ -149,9 +177,6 @@ class MessageManager:
             raise
         except Exception as problem:
             self._fail(problem)
-        finally:
-            claiming.cancel()
-            await asyncio.gather(claiming, return_exceptions=True)
 
     def _fail(self, problem: Exception) -> None:
         """Apply nothing more: going on would let the state drift from the channel."""
@@ -271,7 +296,11 @@ class MessageManager:
             if each.origin:
                 self._bus.publish(each.origin, Reply(each.token, each.value, each.error))
         elif isinstance(each, effect.Claimed):
-            self._become_primary(each)
+            self.epoch_began(each)
+            if self._start.is_own(each, self.applied):
+                self._become_primary(each)
+            elif self.is_primary:
+                self._step_down(each)
         elif isinstance(each, effect.Attached) and not self.is_primary:
             self.deliverer.came_early((each.session, each.receiver))
         elif isinstance(each, effect.Returned) and not self.is_primary:
@@ -313,9 +342,18 @@ class MessageManager:
         if route:
             self._bus.publish(route, ReceiverGone(gone.session, gone.receiver, gone.code, gone.reason))
 
+    def _step_down(self, claimed: effect.Claimed) -> None:
+        """Another node is primary from this entry on: say nothing more, and follow no further."""
+        log.warning("message manager %s: %s is primary now, with epoch %d", self.name, claimed.node, claimed.epoch)
+        self._stop_listening()
+        self._voice.is_open = False
+        self.is_primary = False
+        self._following.cancel()
+
     def _become_primary(self, claimed: effect.Claimed) -> None:
-        if not self._start.is_own(claimed, self.applied):
-            return
+        if self._start.is_backup:
+            self._voice.is_open = True
+            self._listen()
         self.is_primary = True
         self.flow.begin()
         self.deliverer.begin(claimed.epoch, self._start.early())

@@ -4,6 +4,9 @@
 
 The tail is the last entry that was durable when the start began. Events are accepted meanwhile. `StartOrder` knows what is
 delivered first (A7): events that arrived during the start, then what was unfinished before, then what is new.
+
+A backup applies entries for as long as it is one, and has no tail. Its way to being primary begins with `take_over`: the tail is
+what is durable then. If another node's claim comes first, it goes on as a backup.
 """
 
 from __future__ import annotations
@@ -11,10 +14,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
-from holdfast.channel.channel import Channel, Entry, Purpose
+from holdfast.channel.channel import Channel, Entry, Purpose, Receipt
 from holdfast.destination import command, effect
 from holdfast.destination.directory import Directory
 from holdfast.destination.state.producers import WINDOW, Producer
@@ -28,38 +33,51 @@ BeforeClaim = Callable[[Channel], Awaitable[None]]
 
 # When a claim finds no room, it is tried again after this.
 CLAIM_AGAIN_S = 0.5
+# The tail of a backup: no entry reaches it.
+NO_TAIL = sys.maxsize
+
+
+class Backup(NamedTuple):
+    """The process that has a copy of a message manager: its node, and its start id, which is another one each time."""
+
+    node: str
+    start: str
 
 
 class Start:
-    def __init__(self, name: str, channel: Channel, directory: Directory, snapshot_at: int) -> None:
+    def __init__(
+        self, name: str, channel: Channel, directory: Directory, snapshot_at: int, backup: Backup | None = None
+    ) -> None:  # fmt: skip
+        """`backup` is whose copy it is, where several nodes follow the channel; None for the only one, which is to be primary."""
         self.name = name
         self.channel = channel
         self.directory = directory
         self.snapshot_at = snapshot_at
-        self.tail = channel.durable
+        self.replayed = channel.durable - snapshot_at  # entries from before this start that are applied again
         self.claimed = asyncio.Event()  # the own claim is applied
+        self.is_backup = backup is not None
+        self._claimant = backup or Backup(name, "")
+        self._wait_for_tail(NO_TAIL if backup else channel.durable)
+
+    def _wait_for_tail(self, tail: int) -> None:
+        self.tail = tail
         self._order = StartOrder()
         self._replayed = asyncio.Event()
-        if snapshot_at >= self.tail:
+        if self.directory.applied >= tail:
             self._reach_tail()
 
     @classmethod
-    async def restore(cls, name: str, channel: Channel) -> Start:
+    async def restore(cls, name: str, channel: Channel, backup: Backup | None = None) -> Start:
         """Begin with the directory of the newest snapshot; the entries after it are to be applied to it."""
         snapshot = await channel.load_snapshot()
         if snapshot is not None:
             with _without_garbage_collection():
-                return cls(name, channel, Directory.restore(snapshot.chunks), snapshot.at)
+                return cls(name, channel, Directory.restore(snapshot.chunks), snapshot.at, backup)
         if channel.first > 1:
             raise Refused(
                 f"the channel begins at entry {channel.first} and has no snapshot of what came before; restore a backup"
             )
-        return cls(name, channel, Directory(), 0)
-
-    @property
-    def replayed(self) -> int:
-        """How many entries from before this start had to be applied again."""
-        return self.tail - self.snapshot_at
+        return cls(name, channel, Directory(), 0, backup)
 
     def applied(self, entry: Entry, effects: Sequence[effect.Effect]) -> None:
         """The tail, or an entry that came after it, was applied."""
@@ -85,20 +103,33 @@ class Start:
                 log.critical("events recorded before the start could not be taken", exc_info=problem)
         await self._replayed.wait()
         while not self.claimed.is_set():
-            claim = command.Claim(epoch=self.directory.epoch + 1, node=self.name)
             try:
-                await self.channel.append(command.encode(claim), Purpose.UPKEEP)
+                await self._claim()
                 return
             except (Unavailable, OutcomeUnknown) as problem:
                 log.error("message manager %s cannot claim yet: %s", self.name, problem)
                 await asyncio.sleep(CLAIM_AGAIN_S)
+
+    async def _claim(self) -> Receipt:
+        claim = command.Claim(epoch=self.directory.epoch + 1, node=self._claimant.node, start=self._claimant.start)
+        return await self.channel.append(command.encode(claim), Purpose.UPKEEP)
+
+    async def take_over(self, until_applied: Callable[[int], Awaitable[None]]) -> None:
+        """Claim the next epoch for a backup, after all that is durable now. `claimed` says whether its claim was the first."""
+        epoch = self.directory.epoch
+        self._wait_for_tail(self.channel.durable)
+        await self._replayed.wait()
+        if self.directory.epoch == epoch:  # nobody else was first
+            await until_applied((await self._claim()).entry)
+        if not self.claimed.is_set():
+            self._wait_for_tail(NO_TAIL)
 
     async def until_claimed(self) -> None:
         await self.claimed.wait()
 
     def is_own(self, claimed: effect.Claimed, entry: int) -> bool:
         """Whether a claim is of this start, not of an earlier one or another node."""
-        return claimed.node == self.name and entry > self.tail
+        return (claimed.node, claimed.start) == self._claimant and entry > self.tail
 
     def early(self) -> dict[effect.BacklogKey, Ranges]:
         """The events that arrived during the start and are delivered before all others, by backlog."""

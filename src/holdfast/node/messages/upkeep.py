@@ -181,6 +181,8 @@ class Upkeep:
                 await self._snapshot()
             else:
                 await self._release()
+            if self._is_short and self._channel.first <= stretch.last < self._directory.oldest_needed():
+                await self._snapshot()  # a channel that keeps the entries after an older snapshot, too: make this one the older
 
     # --- carrying ----------------------------------------------------------------------------------------------------
 

@@ -22,19 +22,25 @@ class Counts(msgspec.Struct):
     confirmed: int = 0  # upstream has applied the confirm
     rejected: int = 0  # upstream has applied the reject: they died here
     sampled: int = 0  # sampling left them out; they were confirmed
-    looped: int = 0  # they came from here, or had passed too many relays; they were confirmed
+    looped: int = 0  # they came from here, had passed too many relays, or were a relay's own; they were confirmed
 
 
 class Figures:
-    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock_s: Callable[[], float] = time.monotonic, wall_s: Callable[[], float] = time.time) -> None:
         self.counts = Counts()
         self.held_back = "starting"  # why nothing passes; "" while it does
+        self.last_error = ""  # why the route began again the last time
+        self.last_error_at_ms = 0  # since 1970; 0: never
         self.waiting_upstream: int | None = None  # events that wait upstream; None: not known
         # Events that wait for their recipients here, and upstream for these.
         self.count_waiting: Callable[[], int] = lambda: 0
         self.marks = 0
-        self._clock_s = clock_s
+        self._clock_s, self._wall_s = clock_s, wall_s
         self._seen: deque[tuple[float, int]] = deque()
+
+    def failed(self, sentence: str) -> None:
+        self.held_back = self.last_error = sentence
+        self.last_error_at_ms = int(self._wall_s() * 1000)
 
     def appended(self, events: int) -> None:
         self.counts.appended += events
@@ -54,6 +60,8 @@ class Figures:
     def described(self) -> dict[str, Any]:
         return {
             "held_back": self.held_back,
+            "last_error": self.last_error,
+            "last_error_at_ms": self.last_error_at_ms,
             "waiting_upstream": self.waiting_upstream,
             "waiting_here": self.count_waiting(),
             "rate": round(self.rate, 1),

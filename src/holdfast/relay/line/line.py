@@ -15,16 +15,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import msgspec
 
 from holdfast.client.client import Client
+from holdfast.client.client_session import ClientSession
 from holdfast.client.receiving.receive_options import place
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.event import position
@@ -71,6 +72,14 @@ class Source(msgspec.Struct, frozen=True):
         return self.destination if self.match == "regex" else None
 
 
+class Attached(NamedTuple):
+    """A receiver upstream, the marks of what it came holding, and how to remember where it receives."""
+
+    incoming: Any
+    marks: Marks
+    know: Callable[[], Awaitable[None]]
+
+
 class Line:
     def __init__(
         self, name: str, route: Route, definition: RelayDefinition, local: Client, upstream: Client,
@@ -112,7 +121,7 @@ class Line:
         if self.problem is None or self.problem.sentence != problem.sentence:
             log.warning("route %s does not pass events, and begins again: %s", self.name, problem)
         self.problem = problem
-        self.figures.held_back = problem.sentence
+        self.figures.failed(problem.sentence)
 
     # --- one attempt -------------------------------------------------------------------------------------------------
 
@@ -143,30 +152,37 @@ class Line:
         if not any(mark.identity == source.identity for mark in marks):
             await self._until_wanted(recipients)
             return
-        async with self._attached(source, marks, credit=1) as (incoming, own):
+        async with self._attached(work.store, source, marks, credit=1) as (incoming, own, _):
             passing = Passing(work, self.route.renaming(), incoming, own, partial(self._look, source), source.identity)
             await until_one_ends(settling=passing.run_settling(), until_wanted=self._until_wanted(recipients))
 
     async def _pass(self, work: Work, source: Source, marks: list[Mark], recipients: Recipients) -> None:
         """Pass events until something fails, nobody receives any more, or the window closes."""
-        async with self._attached(source, marks) as (incoming, own):
-            await work.store.know(Base(source.identity, self.route.source, self.route.to))
+        async with self._attached(work.store, source, marks) as (incoming, own, know):
+            await know()
             self.problem = None
             passing = Passing(work, self.route.renaming(), incoming, own, partial(self._look, source), source.identity)
-            await until_one_ends(passing=passing.run(), until_unwanted=self._until_unwanted(recipients))
+            await until_one_ends(passing=passing.run(), until_unwanted=self._until_unwanted(recipients, know))
 
     @asynccontextmanager
-    async def _attached(self, source: Source, marks: list[Mark], credit: int = CREDIT_EVENTS) -> AsyncIterator[tuple[Any, Marks]]:
-        """Attach upstream with what is marked."""
+    async def _attached(
+        self, store: MarkStore, source: Source, marks: list[Mark], credit: int = CREDIT_EVENTS
+    ) -> AsyncIterator[Attached]:
+        """Attach upstream with what is marked, in the place of a process before this one."""
         own = Marks()
         for mark in marks:
             if mark.identity == source.identity:
                 own.add(mark)
         async with AsyncExitStack() as stack:
-            session = await stack.enter_async_context(self._upstream.session(name=f"relay {self._definition.name} {self.name}"))
+            former = store.known.session if source.match == "queue" else ""
+            session = await stack.enter_async_context(
+                self._upstream.session(name=f"relay {self._definition.name} {self.name}", resume=former)
+            )
+            know = partial(self._know, store, source, session)
             held, selector = own.marked.ranges, source.selector or None
             credit = min(credit, max(1, int(self.route.rate or CREDIT_EVENTS)))
             if source.match == "queue":
+                await know()
                 incoming = session.queue(source.destination).receive(
                     held=held, selector=selector, credit=credit, credit_bytes=CREDIT_BYTES
                 )
@@ -184,7 +200,12 @@ class Line:
             opened = await stack.enter_async_context(incoming)
             if opened.identity != source.identity:
                 raise Unavailable("the subscription upstream was made anew just now")
-            yield opened, own
+            yield Attached(opened, own, know)
+
+    async def _know(self, store: MarkStore, source: Source, session: ClientSession) -> None:
+        """Remember where events come from; of a queue also the session, which is another one after a line was cut for long."""
+        receiving = session.id if source.match == "queue" else ""
+        await store.know(Base(source.identity, self.route.source, self.route.to, receiving))
 
     async def _judge(self, store: MarkStore, sources: list[Source]) -> list[Mark]:
         """The marks that hold; those that do not, go. Restored if upstream was restored from an older backup."""
@@ -261,7 +282,7 @@ class Line:
             found: Ranges = (await self._look(source, Ranges.of((first, last)))).waiting
             return found
 
-        async with self._attached(former, marks) as (incoming, own):
+        async with self._attached(work.store, former, marks) as (incoming, own, _):
             passing = Passing(work, renaming, incoming, own, partial(self._look, former), former.identity, is_in_new)
             await until_one_ends(passing=passing.run(), until_empty=self._until_empty(former))
         await self._upstream.delete_subscription(former.topic, former.subscription, regex=former.regex, missing_ok=True)
@@ -310,8 +331,9 @@ class Line:
             log.info("route %s draws nothing: %s", self.name, reason)
         self.figures.held_back = reason
 
-    async def _until_unwanted(self, recipients: Recipients) -> None:
-        while not await self._reason_to_wait(recipients):  # noqa: ASYNC110  # as above
+    async def _until_unwanted(self, recipients: Recipients, know: Callable[[], Awaitable[None]]) -> None:
+        while not await self._reason_to_wait(recipients):
+            await know()
             await asyncio.sleep(LOOK_EVERY_S)
 
     def _dice(self, position: int) -> float:

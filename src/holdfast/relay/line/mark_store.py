@@ -21,7 +21,7 @@ import msgspec
 
 from holdfast.client.client import Client
 from holdfast.client.client_session import ClientSession
-from holdfast.errors import Detached, SubscriptionRemoved, Unavailable
+from holdfast.errors import Detached, NoSuchDestination, NoSuchSubscription, SubscriptionRemoved, Unavailable
 from holdfast.relay.errors import TakenOver
 from holdfast.relay.machines.marks import Mark
 
@@ -41,14 +41,28 @@ _decode = msgspec.msgpack.Decoder(Mark).decode
 
 
 class Base(msgspec.Struct, frozen=True):
-    """The upstream subscription that a route draws from, and how it renames what comes from there."""
+    """The upstream subscription that a route draws from, and how it renames what comes from there.
+
+    session   of an upstream queue: the session that receives from it. A queue has no lock that a later process could take over,
+              but that process goes on with this session, and so with what it holds
+    """
 
     identity: str = ""
     source: str = ""
     to: str = ""
+    session: str = ""
 
 
 _decode_base = msgspec.msgpack.Decoder(Base).decode
+
+
+async def look(local: Client, topic: str) -> list[Mark]:
+    """The marks that are kept, without taking the store over."""
+    try:
+        async with local.browse(topic, SUBSCRIPTION) as browser:
+            return [_decode(event.body) async for event in browser if event.type == MARK]
+    except (NoSuchDestination, NoSuchSubscription):
+        return []
 
 
 class MarkStore:

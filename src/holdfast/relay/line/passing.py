@@ -155,7 +155,8 @@ class Passing:
         counts.received += batch.count
         if self._rate is not None:
             self._rate.passed(batch.count, asyncio.get_running_loop().time())
-        if batch.hops >= setting.route.hops_max or (batch.origin and batch.origin == setting.origins.own):
+        is_own = batch.origin and batch.origin == setting.origins.own
+        if batch.hops >= setting.route.hops_max or is_own or setting.route.leaves_out(batch.destination):
             counts.looped += batch.count
             self._settlement.tell(Verdicts([(batch.first, batch.last)], []))
             return

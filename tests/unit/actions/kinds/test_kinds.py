@@ -13,6 +13,7 @@ import pytest
 
 from holdfast.actions import Action, Alert, Surroundings
 from holdfast.actions.errors import ActionRefused
+from holdfast.actions.kinds import log
 from holdfast.actions.kinds.known import BUILT_IN, GROUP, NoSuchKind, kind_of, kinds
 from holdfast.actions.kinds.send import Send
 from holdfast.actions.kinds.webhook import signature
@@ -97,3 +98,24 @@ def test_the_signature_is_that_of_standard_webhooks() -> None:
     made = signature("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, body)
 
     assert made == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+@pytest.mark.parametrize(
+    ("found", "whole"),
+    [
+        ("", ""),
+        ("one\ntwo\n", "one\ntwo\n"),
+        ("one\ntw", "one\n"),
+        ("on", ""),
+        ("one\n" + "x" * (3 * log.BLOCK_BYTES), "one\n"),
+        ("x" * (log.BLOCK_BYTES - 1) + "\n" + "x" * log.BLOCK_BYTES, "x" * (log.BLOCK_BYTES - 1) + "\n"),
+        ("x" * (2 * log.BLOCK_BYTES), ""),
+    ],
+)
+def test_a_piece_of_a_line_that_a_kill_left_is_taken_away_by_the_next_line(tmp_path: Path, found: str, whole: str) -> None:
+    (tmp_path / "alerts.log").write_text(found)
+    action = log.Log(log.Log.Settings(file="alerts.log", line="{summary}"), Surroundings(program="p", folder=tmp_path))
+
+    action.do([ALERT])
+
+    assert (tmp_path / "alerts.log").read_text() == whole + "s\n"

@@ -119,4 +119,4 @@ async def test_a_part_that_gets_no_turn_in_time_is_refused_and_nothing_of_it_was
         assert len(server.of(Part)) == PARTS_MAX
         for each in server.of(Part):
             server.say(Receipted(each.token, 1, 1, True))
-        assert await first.seal() == ("first", PARTS_MAX, PARTS_MAX)
+        assert (await first.seal())[:3] == ("first", PARTS_MAX, PARTS_MAX)

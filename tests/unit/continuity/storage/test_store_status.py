@@ -18,10 +18,11 @@ def test_the_level_says_what_may_fail(current: int, places_min: int, found: str)
 def test_a_place_that_says_nothing_is_silent_and_counts_for_nothing() -> None:
     told = {"a": {"name": "a", "state": "current", "number": 7, "files": 3}}
 
-    found = summary("files", 2, ["a", "b"], told)
+    found = summary("files", 2, ["a", "b", "c"], told, dropped=["a", "c"])
 
     assert (found["level"], found["number"], found["current"]) == ("reading", 7, 1)
     assert [(each["place"], each["state"], each["files"]) for each in found["places"]] == [
         ("a", "current", 3),
         ("b", "silent", 0),
+        ("c", "dropped", 0),
     ]

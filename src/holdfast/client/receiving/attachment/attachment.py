@@ -75,7 +75,7 @@ class Attachment:
     def begin(self) -> None:
         """It attaches for the first time, or anew because the server gave its session up: a keeper says what it holds. Detached
         if the server is another one than it was."""
-        incarnation, before = self._session.connection.incarnation, self._incarnation
+        incarnation, before = self._session.incarnation, self._incarnation
         if self._holds is None:
             return
         if before and incarnation != before:
@@ -105,7 +105,7 @@ class Attachment:
         """The events that it holds no longer. SubscriptionRemoved if its durable subscription was gone, and is made anew."""
         told = answer if isinstance(answer, dict) else {}
         before, self._made_at = self._made_at, told.get("made_at", 0)
-        self._incarnation = self._session.connection.incarnation
+        self._incarnation = self._session.incarnation
         if before and self._made_at != before and self.is_durable:
             self._session.detach_later(self._receiver)
             raise SubscriptionRemoved(REMOVED.format(self.subscription, self._destination), subscription=self.subscription)

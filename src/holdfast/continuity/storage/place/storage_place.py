@@ -34,6 +34,7 @@ from holdfast.continuity.storage.machines.intake import Intake, beginning
 from holdfast.continuity.storage.machines.known_places import PlaceState
 from holdfast.continuity.storage.place.catalog import Numbered
 from holdfast.continuity.storage.place.confirms import Confirms
+from holdfast.continuity.storage.place.lagging_places import LaggingPlaces
 from holdfast.continuity.storage.place.objects import now_us
 from holdfast.continuity.storage.place.place_folder import PlaceFolder
 from holdfast.continuity.storage.place.supply import Supply
@@ -79,6 +80,7 @@ class StoragePlace:
         self._is_joined = False
         self._join_position: int | None = None
         self._contact = float("-inf")
+        self._bytes = 0  # of the events that were received
         self._known = 0  # the number of the newest write, as of the last contact
         self._applied = asyncio.Event()
         self._is_closing = False
@@ -100,6 +102,7 @@ class StoragePlace:
             raise
         self.places = Places(self.client, self.definition)
         self.supply = Supply(self.objects, self.links, self.places, self.name)
+        self._lagging = LaggingPlaces(self.client, self.definition, self.name, self.places)
         self.confirms = Confirms(self.client, self.definition, self.name, self.catalog)
         works = (
             self.places.run(), self._live(), self._keep_contact(), self.confirms.run(),
@@ -270,6 +273,7 @@ class StoragePlace:
     async def _take(self, intake: Intake, events: list[ReceivedEvent]) -> None:
         """Take the next events of the topic: pass over what is done, apply the rest."""
         fresh: list[ReceivedEvent] = []
+        self._bytes += sum(event.size for event in events)
         for event in events:
             step = intake.judge(event.position, self.catalog.outcome(event.position) is not None)
             if step.has_passed:
@@ -309,8 +313,11 @@ class StoragePlace:
                 own = next((each for each in found if each["name"] == wanted), None)
                 if own is not None:
                     self._known = self.catalog.number + max(0, own["waiting"] - len(self.confirms))
-                    if await self.until_number(self._known, CONTACT_SECONDS):
+                    newest = self._known
+                    if await self.until_number(newest, CONTACT_SECONDS):
                         self._contact = asked_at
+                    if self.state == "current":
+                        await self._lagging.check(found, newest, self._bytes, asked_at)
             except Closed:
                 return
             except HoldfastError as problem:

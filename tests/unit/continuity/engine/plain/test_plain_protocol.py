@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from uvicorn.server import ServerState
@@ -109,6 +109,38 @@ async def test_a_request_that_comes_in_pieces_is_taken_when_it_is_whole(tmp_path
 async def test_what_is_not_plain_goes_the_long_way_and_is_answered_alike(tmp_path: Path, sent: bytes, told: bytes) -> None:
     async with fronted(tmp_path) as front:
         assert told in await said(front, sent, last=told)
+
+
+@pytest.mark.parametrize("path", ["/r/1", "/w"])
+async def test_a_body_in_an_unknown_coding_is_refused_and_the_connection_goes_on(tmp_path: Path, path: str) -> None:
+    async with fronted(tmp_path) as front:
+        coded = f"POST {path} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: gzip, chunked\r\n\r\n1\r\na\r\n0\r\n\r\n".encode()
+
+        got = await said(front, coded, get("/r/2"), last=b"GET /r/2 0")
+
+        assert got.startswith(b"HTTP/1.1 501 ") and b"Transfer-Encoding: gzip, chunked is not understood" in got
+        assert b"POST" not in got and b"GET /r/2 0" in got  # no server has seen the first
+
+
+async def test_a_body_in_an_unknown_coding_is_refused_under_any_asgi_server(tmp_path: Path) -> None:
+    told: list[Any] = []
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/w",
+        "headers": [(b"Transfer-Encoding", b"gzip"), (b"transfer-encoding", b"chunked")],
+    }
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"a"}
+
+    async def send(message: Any) -> None:
+        told.append(message)
+
+    async with fronted(tmp_path) as front:
+        await Application(front.engine)(scope, receive, send)
+
+    assert told[0]["status"] == 501
 
 
 async def test_a_head_request_has_no_body_and_the_connection_goes_on(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""The cluster: where each destination is among several message managers, who is silent, and who takes over. Pure."""

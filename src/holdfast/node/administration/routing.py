@@ -1,0 +1,48 @@
+"""Routing: which message managers an action of administration is for (ADR 22). Pure.
+
+on a destination, by name          the manager of its place; a place is reserved for one that is made
+on a pattern, and on `_DMQ`        every manager
+list, all_subscriptions, status    every manager
+reading by place, temporary ones,  the manager of the session that asks: its client has found it, or chose it
+stages
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from holdfast.cluster.places import EVERYWHERE, Places
+from holdfast.node.administration import arguments
+
+Then = Callable[[Sequence[str]], None]
+
+# Actions that make a destination which is not there.
+MAKING = frozenset(("create", "ensure", "ensure_subscription", "subscribe"))
+_WHOLE = (arguments.List, arguments.AllSubscriptions, arguments.Status)
+
+
+def route(places: Places, own: str, action: str, asked: arguments.Arguments, then: Then) -> None:
+    """Call `then` with the names of the managers, perhaps before this returns."""
+    if isinstance(asked, _WHOLE):
+        then(places.managers)
+        return
+    where = _where(asked)
+    if where is None:
+        then((own,))
+    elif action in MAKING:
+        places.reserve(where, lambda manager: then(_each(places, manager)))
+    else:  # a destination without a place is nowhere: the first manager says so
+        then(_each(places, places.find(where) or places.managers[0]))
+
+
+def _each(places: Places, manager: str) -> Sequence[str]:
+    return places.managers if manager == EVERYWHERE else (manager,)
+
+
+def _where(asked: arguments.Arguments) -> str | None:
+    """The destination, or the pattern as in keys; None for what is asked of the session's own manager."""
+    if isinstance(asked, arguments.OfSubscription):
+        return None
+    if isinstance(asked, arguments.Named):
+        return asked.name
+    return asked.key if isinstance(asked, arguments.OfTopic) else None

@@ -1,0 +1,175 @@
+"""The way from a client manager to one message manager: appender, bus and view in one place (ADR 22).
+
+    client manager ──▶ managers["m1"] ──▶ channel of m1        commands, which must not be lost
+                                      ──▶ bus, subject of m1   credit, questions
+                                      ──▶ view of m1           checks before an append
+                                      ◀── bus, own subject     deliveries, answers
+
+A session belongs to one message manager, and all that it says goes this way. The own subject names the message manager: so
+tokens, entries and positions that come back are of this channel, and of no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from holdfast.bus.bus import Bus, message_manager_subject
+from holdfast.bus.message import Question, Reply, WatermarksAsked
+from holdfast.channel.channel import Appendable, Purpose, Receipt
+from holdfast.cluster.places import Places
+from holdfast.destination import command
+from holdfast.destination.settings import of_first_use
+from holdfast.errors import HoldfastError, LinkLost
+from holdfast.event.position import Ranges
+from holdfast.node.administration.arguments import Arguments
+from holdfast.node.clients.assembly_requests import BegunStages
+from holdfast.node.clients.client_flow import AppliedReceipts
+from holdfast.node.clients.destination_checks import Kind
+from holdfast.node.clients.fair_share import FairShare
+from holdfast.node.clock import Clock
+from holdfast.node.login.allowance import Allowances
+from holdfast.node.message_manager_view import MessageManagerView
+from holdfast.node.settings import NodeSettings
+
+
+class Waiting(NamedTuple):
+    """Functions that take the answer to a command or question."""
+
+    answered: Callable[[Any], None]
+    failed: Callable[[HoldfastError], None]
+
+
+class ManagerLink:
+    def __init__(
+        self,
+        name: str,
+        messages: MessageManagerView,
+        channel: Appendable,
+        bus: Bus,
+        subject: str,
+        clock: Clock,
+        settings: NodeSettings,
+        places: Places | None,
+    ) -> None:
+        """`name` is that of the channel in positions: "" where there is one alone. `subject` is the own one of this link."""
+        self.name = name
+        self.messages = messages
+        self.channel = channel
+        self.subject = subject
+        self.settings = settings
+        self.places = places
+        self.clock = clock
+        self.fair_share = FairShare(channel, clock, messages.wait_for_selectors)
+        self.allowances = Allowances(settings, messages)
+        self.begun_stages = BegunStages(messages)
+        self.applied_receipts = AppliedReceipts(messages.apply_now)
+        self.given_up: set[str] = set()  # sessions that cannot be resumed any more, although their Detach is not applied yet
+        self._bus = bus
+        self._messages_subject = message_manager_subject(messages.name)
+        self._epoch = 0  # of the primary with which there is a link, or was
+        self._token = 0
+        self._waiting: dict[int, Waiting] = {}
+        # Destinations created on first use whose command is not applied yet.
+        self._created: dict[str, Kind] = {}
+        # Positions that receivers that attach again hold no longer, until their Attach is answered.
+        self._lost: dict[tuple[str, int], Ranges] = {}
+        self.tell(WatermarksAsked(subject))
+
+    @property
+    def told_incarnation(self) -> str:
+        """That of its channel, where there are several; the greeting tells that of one alone."""
+        return self.channel.id if self.name else ""
+
+    def is_led_anew(self, epoch: int) -> bool:
+        """A link with its primary begins. Whether the primary does not know what this client manager told the one before; then
+        it is asked for the watermarks, and what was asked of the former one is not answered any more."""
+        was, self._epoch = self._epoch, epoch
+        self.tell(WatermarksAsked(self.subject))
+        waiting, self._waiting = self._waiting, {}
+        lost = LinkLost("the message manager has another primary; this may have been done: look before you repeat it")
+        for each in waiting.values():
+            each.failed(lost)
+        return was != 0
+
+    # --- beside the channel ------------------------------------------------------------------------------------------
+
+    def tell(self, message: object) -> None:
+        self._bus.publish(self._messages_subject, message)
+
+    def hand_over(self, message: object) -> None:
+        """Tell it at once, where that overtakes nothing, instead of at the next turn of the bus."""
+        self._bus.hand_over(self._messages_subject, message)
+
+    def ask(self, action: str, asked: Arguments, token: int) -> None:
+        self.tell(Question(self.subject, token, action, asked))
+
+    def next_token(self, answered: Callable[[Any], None], failed: Callable[[HoldfastError], None]) -> int:
+        """Return a token for a command or question whose answer will come over the bus."""
+        self._token += 1
+        self._waiting[self._token] = Waiting(answered, failed)
+        return self._token
+
+    def replied(self, message: Reply) -> None:
+        """The answer to a command or question came."""
+        if not message.token:  # about a batch, which has no token
+            self.applied_receipts.applied(*message.value)
+            return
+        waiting = self._waiting.pop(message.token, None)
+        if waiting is None:
+            return
+        if message.error is not None:
+            waiting.failed(message.error)
+        else:
+            waiting.answered(message.value)
+
+    def note_lost(self, session: str, receiver: int, lost: Ranges) -> None:
+        self._lost[session, receiver] = lost
+
+    def take_lost(self, session: str, receiver: int) -> Ranges | None:
+        """Take the positions that a receiver said it holds when it attached, and that are finished or with others."""
+        return self._lost.pop((session, receiver), None)
+
+    # --- into the channel --------------------------------------------------------------------------------------------
+
+    def append(self, made: command.Command) -> asyncio.Future[Receipt]:
+        """Append a command whose answer nobody waits for. If it fails, the command that follows it fails too, and says why."""
+        future = self.channel.append(command.encode(made), Purpose.UPKEEP)
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return future
+
+    def submit(self, made: command.Command, token: int, payload: bytes = b"") -> None:
+        """Append a command that is answered when it is applied; if it cannot be appended, it is answered now."""
+        try:
+            future = self.channel.append(command.encode(made, payload), Purpose.UPKEEP)
+        except HoldfastError as problem:
+            self._not_appended(token, problem)
+            return
+        future.add_done_callback(partial(self._appended, token))
+
+    def _appended(self, token: int, done: asyncio.Future[Receipt]) -> None:
+        self.messages.apply_now()
+        if not done.cancelled() and (problem := done.exception()) is not None:
+            self._not_appended(token, problem)
+
+    def _not_appended(self, token: int, problem: BaseException) -> None:
+        waiting = self._waiting.pop(token, None)
+        if waiting is not None and isinstance(problem, HoldfastError):
+            waiting.failed(problem)
+
+    def being_created(self, destination: str) -> Kind | None:
+        return self._created.get(destination)
+
+    def create_on_first_use(self, destination: str, kind: Kind) -> None:
+        """Append a Create command ("if it is not there"), ahead of the batch or Attach that is about to be appended."""
+        self._created[destination] = kind
+
+        def done(_: object) -> None:
+            self._created.pop(destination, None)
+
+        token = self.next_token(done, done)
+        settings = of_first_use(kind)
+        create = command.Create(destination, kind, settings, True, self.subject, token, is_unconfigured=True)
+        self.submit(create, token)

@@ -1,0 +1,49 @@
+"""The heartbeat of a node of a cluster: it tells all nodes that it is there, and judges by theirs who is silent.
+
+every 100 ms ──▶ Heartbeat (its copies: epoch, applied, durable …) ──▶ all nodes, this one too
+all nodes ─────▶ liveness ──▶ members: whose primary is silent?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.bus.bus import NODES, Bus
+from holdfast.bus.message import Heartbeat
+from holdfast.cluster.liveness import HEARTBEAT_MS, Liveness
+from holdfast.node.clock import Clock
+from holdfast.node.clustered.member import Member
+from holdfast.node.messages.start import Backup
+
+
+class Heart:
+    def __init__(self, whose: Backup, client_manager: str, bus: Bus, clock: Clock, members: Sequence[Member]) -> None:
+        """Beat from now on. `client_manager` is the subject of that of this node; "" where it has none."""
+        self.liveness = Liveness(whose.start, clock.steady_ms())
+        self._whose = whose
+        self._client_manager = client_manager
+        self._bus = bus
+        self._clock = clock
+        self._members = members
+        self._stop_listening = bus.listen(NODES, self._hear)
+        self._timer = clock.call_later(0, self._beat)
+
+    def _beat(self) -> None:
+        now_ms = self._clock.steady_ms()
+        self._timer = self._clock.call_later(HEARTBEAT_MS, self._beat)
+        copies = [state for member in self._members if (state := member.state()) is not None]
+        self._bus.publish(NODES, Heartbeat(self._whose.node, self._whose.start, self._client_manager, copies))
+        self.liveness.forget_lost(now_ms)
+        for member in self._members:
+            self.liveness.expect(member.candidate.primary, now_ms)
+            member.look(lambda start: self.liveness.silent_ms(start, now_ms))
+
+    def _hear(self, heartbeat: Heartbeat) -> None:
+        now_ms = self._clock.steady_ms()
+        self.liveness.heard(heartbeat.start, now_ms)
+        for member in self._members:
+            member.candidate.heard(heartbeat.start, now_ms)
+
+    def stop(self) -> None:
+        self._stop_listening()
+        self._timer.cancel()

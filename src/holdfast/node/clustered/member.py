@@ -1,0 +1,141 @@
+"""A member: one node's copy of a message manager (ADR 26).
+
+    opened as a backup ──▶ follows its channel ── the primary is silent ──▶ claims ──▶ primary
+            ▲                                                                            │ another's claim is applied
+            └─────────────────────────── stopped, and opened anew ◀──────────────────────┘
+
+`cluster.candidate` decides when to claim; the channel decides whose claim counts. A copy that cannot follow, because its channel
+is away or what it needs was released, is stopped and opened anew, too: it begins with the newest snapshot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+
+from holdfast.bus.message import CopyState
+from holdfast.cluster.candidate import Candidate
+from holdfast.destination import effect
+from holdfast.errors import HoldfastError
+from holdfast.node import supervision
+from holdfast.node.clock import Clock
+from holdfast.node.messages.message_manager import MessageManager
+from holdfast.node.messages.start import Backup
+
+log = logging.getLogger("holdfast.message_manager")
+
+# A copy that cannot be opened is tried again after this.
+OPEN_AGAIN_S = 1.0
+
+Open = Callable[[Backup], Awaitable[MessageManager]]
+# Called when the claim of this node is applied, with its epoch, before it says anything; and when it leads no longer.
+Lead = Callable[[MessageManager, int], None]
+Resign = Callable[[], Awaitable[None]]
+# For how long a node, named by its start id, has been silent.
+SilentMs = Callable[[str], int]
+
+
+class Member:
+    def __init__(
+        self,
+        name: str,
+        whose: Backup,
+        rank: int,
+        open: Open,
+        clock: Clock,
+        lead: Lead | None = None,
+        resign: Resign | None = None,
+    ) -> None:
+        """`open` opens the message manager as a backup. The member of rank 0 is the first to take over."""
+        self.name = name
+        self.candidate = Candidate(whose.start, rank, clock.steady_ms())
+        self.manager: MessageManager | None = None  # None while it is being opened
+        self.takeovers = 0  # claims of this node that were the first
+        self._whose = whose
+        self._open = open
+        self._lead = lead
+        self._resign = resign
+        self._clock = clock
+        self._claiming: asyncio.Task[None] | None = None
+        self._running = supervision.start(self._run(), f"{name}: a member")
+
+    @property
+    def is_primary(self) -> bool:
+        return self.manager is not None and self.manager.is_primary
+
+    def state(self) -> CopyState | None:
+        """What the node tells of this copy in its heartbeats; None while it is being opened."""
+        manager = self.manager
+        if manager is None:
+            return None
+        state = (self.name, manager.directory.epoch, manager.is_primary, manager.applied, manager.channel.durable)
+        used, changes = manager.channel.pressure.used_bytes, manager.directory.catalog.version
+        return CopyState(*state, bytes=used, destinations=changes)
+
+    def look(self, silent_ms: SilentMs) -> None:
+        """Claim, if it is time to. Asked with each heartbeat."""
+        manager, now_ms = self.manager, self._clock.steady_ms()
+        if manager is None or self._claiming is not None:
+            return
+        self.candidate.followed(manager.applied, manager.channel.durable, now_ms)
+        if self.candidate.claim(silent_ms(self.candidate.primary), now_ms) is not None:
+            self._claiming = supervision.start(self._claim(manager), f"{self.name}: taking over")
+            self._claiming.add_done_callback(self._claim_ended)
+
+    async def _claim(self, manager: MessageManager) -> None:
+        log.warning("message manager %s: node %s takes over, since its primary is silent", self.name, self._whose.node)
+        try:
+            if await manager.take_over():
+                self.takeovers += 1
+        except HoldfastError as problem:
+            log.warning("message manager %s: node %s cannot take over yet: %s", self.name, self._whose.node, problem)
+
+    def _claim_ended(self, _: object) -> None:
+        self._claiming = None
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                manager = await self._open(self._whose)
+            except HoldfastError as problem:
+                log.error("the copy of message manager %s cannot be opened, and is tried again: %s", self.name, problem)
+                await asyncio.sleep(OPEN_AGAIN_S)
+                continue
+            try:
+                await self._follow(manager)
+            finally:
+                self.manager = None
+                await self._stop_claiming()
+                if self._resign is not None:
+                    await self._resign()
+                await manager.stop()
+
+    async def _follow(self, manager: MessageManager) -> None:
+        """Return when this copy is over."""
+        directory = manager.directory
+        self._note(effect.Claimed(directory.epoch, directory.node, directory.start))
+        manager.epoch_began = self._began
+        self.manager = manager
+        await manager.ended()
+        if manager.failure is not None:
+            await asyncio.sleep(OPEN_AGAIN_S)
+
+    def _began(self, claimed: effect.Claimed) -> None:
+        self._note(claimed)
+        if self._lead is not None and self.manager is not None and claimed.start == self._whose.start:
+            self._lead(self.manager, claimed.epoch)
+
+    def _note(self, claimed: effect.Claimed) -> None:
+        self.candidate.began(claimed.epoch, claimed.start, self._clock.steady_ms())
+
+    async def _stop_claiming(self) -> None:
+        if self._claiming is not None:
+            self._claiming.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._claiming
+
+    async def stop(self) -> None:
+        self._running.cancel()
+        await asyncio.gather(self._running, return_exceptions=True)

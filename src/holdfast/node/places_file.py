@@ -1,0 +1,83 @@
+"""The table of places of a node with several message managers, in a file beside their journals (ADR 22).
+
+    ["orders","m1"]          one line of JSON for each place, synced before the place counts
+    ["invoices","m2"]
+    ["refu                   a line that a crash cut off: it never counted
+
+A place is made once and never changed: the file grows by a line for each new name. Should it be lost, the table is made again
+from the destinations that the message managers have.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from holdfast.cluster.places import EVERYWHERE, PlaceTable, Rule
+from holdfast.destination import name
+from holdfast.errors import DiskFailed
+from holdfast.event.pattern import Pattern
+
+log = logging.getLogger("holdfast.places")
+
+FILE = "places"
+
+
+def open_table(managers: Sequence[str], placement: Iterable[tuple[str, str]], file: Path | None = None) -> PlaceTable:
+    """Open the table of these managers; without a file, it is gone with its process. `placement`: patterns and managers."""
+    rules = [Rule(Pattern.glob(pattern), manager) for pattern, manager in placement]
+    if file is None:
+        return PlaceTable(managers, _fixed(managers), rules)
+    known = _read(file)
+    return PlaceTable(managers, _fixed(managers), rules, known, lambda *place: _append(file, *place))
+
+
+def reconcile(table: PlaceTable, manager: str, destinations: Iterable[str]) -> None:
+    """A message manager has replayed its channel, and has these destinations."""
+    for each in destinations:
+        if not table.note(each, manager):
+            log.critical(
+                "%r is at message manager %s, and its place is at %s: what waits at %s is not delivered; restore the file %r",
+                each, manager, table.find(each), manager, FILE,
+            )  # fmt: skip
+
+
+def _fixed(managers: Sequence[str]) -> Callable[[str], str | None]:
+    def fixed(destination: str) -> str | None:
+        if name.is_everywhere(destination):
+            return EVERYWHERE
+        if name.is_temporary(destination):
+            named = name.manager_of_temporary(destination)
+            return named if named in managers else managers[0]
+        return managers[0] if destination.startswith("_") else None
+
+    return fixed
+
+
+def _read(file: Path) -> dict[str, str]:
+    """The places in the file. What a crash cut off is cut off for good, so that the next line begins at its own beginning."""
+    data = file.read_bytes() if file.exists() else b""
+    whole = data[: data.rfind(b"\n") + 1]
+    if len(whole) < len(data):
+        os.truncate(file, len(whole))
+    return dict(map(json.loads, whole.splitlines()))
+
+
+def _append(file: Path, destination: str, manager: str) -> None:
+    is_new = not file.exists()
+    try:
+        with file.open("ab") as lines:
+            lines.write(json.dumps([destination, manager], separators=(",", ":")).encode() + b"\n")
+            lines.flush()
+            os.fsync(lines.fileno())
+        if is_new:
+            folder = os.open(file.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+    except OSError as problem:
+        raise DiskFailed(f"the place of {destination!r} cannot be written to {str(file)!r}: {problem}") from problem

@@ -1,0 +1,56 @@
+"""The table of places in a file (ADR 22)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.cluster.places import PlaceTable
+from holdfast.errors import DiskFailed
+from holdfast.node import places_file
+
+MANAGERS = ("m1", "m2")
+
+
+def placed(table: PlaceTable, *names: str) -> list[str]:
+    told: list[str] = []
+    for name in names:
+        table.reserve(name, told.append)
+    return told
+
+
+def test_places_are_the_same_when_the_file_is_opened_again(tmp_path: Path) -> None:
+    file = tmp_path / places_file.FILE
+    made = placed(places_file.open_table(MANAGERS, [], file), "a", "b", "c")
+
+    again = places_file.open_table(MANAGERS, [("**", "m1")], file)
+    assert [again.find(name) for name in "abc"] == made == ["m1", "m2", "m1"]
+
+
+@pytest.mark.parametrize("cut", range(1, 11))
+def test_a_line_that_a_crash_cut_off_never_counted_and_the_next_one_is_whole(tmp_path: Path, cut: int) -> None:
+    file = tmp_path / places_file.FILE
+    placed(places_file.open_table(MANAGERS, [], file), "a", "b")
+    file.write_bytes(file.read_bytes()[:-cut])
+
+    table = places_file.open_table(MANAGERS, [], file)
+    assert [table.find(name) for name in "ab"] == ["m1", None]
+    placed(table, "c")
+    assert places_file.open_table(MANAGERS, [], file).find("c") == "m2"
+
+
+def test_a_place_that_cannot_be_written_is_none(tmp_path: Path) -> None:
+    table = places_file.open_table(MANAGERS, [], tmp_path / "missing" / places_file.FILE)
+    with pytest.raises(DiskFailed, match="the place of 'a' cannot be written"):
+        placed(table, "a")
+    assert table.find("a") is None
+
+
+def test_a_table_that_was_lost_is_made_again_from_what_is_there(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table = places_file.open_table(MANAGERS, [])
+    places_file.reconcile(table, "m2", ["a", "_LOG", "_temporary.m2/7"])
+    assert placed(table, "a") == ["m2"] and table.at("m2") == ["a"]
+
+    places_file.reconcile(table, "m1", ["a"])
+    assert "'a' is at message manager m1, and its place is at m2" in caplog.text
