@@ -28,7 +28,7 @@ async def test_events_that_were_begun_are_received_in_order_and_have_their_recei
     assert [event.position for event in events] == positions
 
 
-async def test_what_cannot_be_sent_or_finds_no_room_is_refused_when_it_is_begun(url: str, name: str) -> None:
+async def test_what_cannot_be_sent_is_refused_when_it_is_begun_and_what_finds_no_room_is_not_sent(url: str, name: str) -> None:
     async with holdfast.connect(url) as client:
         await client.create_queue(name, events_max=1)
         queue = client.queue(name)
@@ -38,7 +38,7 @@ async def test_what_cannot_be_sent_or_finds_no_room_is_refused_when_it_is_begun(
         await queue.begin_send(1)
         await until(lambda: queue.is_blocked, "it is full")
         with pytest.raises(Blocked):
-            queue.begin_send(2)
+            await queue.begin_send(2)
 
 
 async def test_what_comes_while_a_task_waits_is_taken_at_once_and_all_of_it_in_order(url: str, name: str) -> None:
