@@ -8,7 +8,9 @@ import pytest
 from holdfast.wire import frame
 from holdfast.wire.frame import Message, Slice
 
-# Recorded before the field came, and what they said.
+# Fields that came since. They are the last ones of their frames.
+ADDED = ("channel", "channels", "incarnation", "local", "heard_from")
+# Recorded before they came, and what they said.
 RECORDED: dict[str, Message] = {
     "2e000000020100270000009801a8686f6c6466617374ce00110000cd138840cf000001a1b2bb9400a83730653966373037c3": frame.Welcome(
         1, "holdfast", frame.FRAME_BYTES_MAX, 5000, 64, 1_794_000_000_000, "70e9f707", True
@@ -44,7 +46,7 @@ def test_a_frame_of_before_is_of_the_one_channel_that_has_no_name(recorded: str,
 @of_each
 def test_a_side_of_before_passes_over_the_channel(recorded: str, said: Message) -> None:
     added = [
-        name for name in said.__struct_fields__ if name in ("channel", "channels", "incarnation") and not getattr(said, name)
+        name for name in said.__struct_fields__ if name in ADDED and not getattr(said, name)
     ]
     fields = said.__struct_fields__[: -len(added)]
     assert (*fields, *added) == said.__struct_fields__  # they are the last ones
