@@ -23,7 +23,6 @@ SETTINGS = NodeSettings(journal=SMALL, session_grace_ms=120_000)
 async def serving(data: Path, port: int = 0, security: Security | None = None) -> AsyncIterator[Server]:
     server = await Server.open(SETTINGS, data, "127.0.0.1", port, security=security)
     try:
-        await server.node.messages.wait_until_primary()
         yield server
     finally:
         await server.close()

@@ -161,7 +161,7 @@ def test_a_greeting_without_an_incarnation_is_that_of_an_older_server_e8() -> No
     import msgspec
 
     old = msgspec.msgpack.encode([1, "node", 1 << 20, 1000, 4, 5])
-    new = msgspec.msgpack.encode([*msgspec.msgpack.decode(old), "7c1e+1-00", False, "of a release to come"])
+    new = msgspec.msgpack.encode([*msgspec.msgpack.decode(old), "7c1e+1-00", False, [], "", "", "of a release to come"])
 
     told, heard = msgspec.msgpack.decode(old, type=Welcome), msgspec.msgpack.decode(new, type=Welcome)
 

@@ -8,9 +8,7 @@ import pytest
 from holdfast.wire import frame
 from holdfast.wire.frame import Message, Slice
 
-# Fields that came since. They are the last ones of their frames.
-ADDED = ("channel", "channels", "incarnation", "local", "heard_from")
-# Recorded before they came, and what they said.
+# Recorded before the field came, and what they said.
 RECORDED: dict[str, Message] = {
     "2e000000020100270000009801a8686f6c6466617374ce00110000cd138840cf000001a1b2bb9400a83730653966373037c3": frame.Welcome(
         1, "holdfast", frame.FRAME_BYTES_MAX, 5000, 64, 1_794_000_000_000, "70e9f707", True
@@ -33,6 +31,14 @@ RECORDED: dict[str, Message] = {
         (1 << 48) + 2, 3, 2_686_976, 1, "glob:a.*", "audit"
     ),
 }
+NEWER: dict[str, object] = {
+    "channel": "m2",
+    "channels": ["m1", "m2"],
+    "incarnation": "m2",
+    "link": 3,
+    "local": "l",
+    "heard_from": "h",
+}
 of_each = pytest.mark.parametrize(("recorded", "said"), RECORDED.items(), ids=[type(each).__name__ for each in RECORDED.values()])
 
 
@@ -45,12 +51,10 @@ def test_a_frame_of_before_is_of_the_one_channel_that_has_no_name(recorded: str,
 
 @of_each
 def test_a_side_of_before_passes_over_the_channel(recorded: str, said: Message) -> None:
-    added = [
-        name for name in said.__struct_fields__ if name in ADDED and not getattr(said, name)
-    ]
+    added = [name for name in said.__struct_fields__ if name in NEWER and not getattr(said, name)]
     fields = said.__struct_fields__[: -len(added)]
     assert (*fields, *added) == said.__struct_fields__  # they are the last ones
-    newer = msgspec.structs.replace(said, **{name: ["m1", "m2"] if name == "channels" else "m2" for name in added})
+    newer = msgspec.structs.replace(said, **{name: NEWER[name] for name in added})
     head = frame.encode_lead(1, newer, 0)[frame.LEAD_BYTES :]
     older = msgspec.defstruct("Older", [(name, object) for name in fields], array_like=True)
     assert msgspec.structs.astuple(msgspec.msgpack.decode(head, type=older)) == tuple(

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from typing import Any
 
 from holdfast.client import checks
@@ -58,6 +58,7 @@ class Connection:
         self._tasks: set[asyncio.Task[None]] = set()
         self.session = Session(self, name, source)
         self.sessions = [self.session]
+        self.link_number = 1  # counts the links, those too that were never ready
         self.requests = Requests(self.session)
 
     # --- as sessions see it ------------------------------------------------------------------------------------------
@@ -137,20 +138,28 @@ class Connection:
     # --- sessions beside the client's own ----------------------------------------------------------------------------
 
     def new_session(
-        self, name: str, confirm: ConfirmMode = "event", is_resumable: bool = True, channel: str = "", resume: str = ""
-    ) -> Session:  # fmt: skip
-        """Add a session over the same link, in the place of the one to `resume`. It is ready when the server has opened it: wait
-        for that."""
+        self,
+        name: str,
+        confirm: ConfirmMode = "event",
+        is_resumable: bool = True,
+        channel: str = "",
+        resume: Mapping[str, str] | None = None,
+    ) -> Session:
+        """Add a session over the same link, in the place of the one to `resume`, by its ids in each channel. It is ready when the
+        server has opened it: wait for that."""
         self.check_open()
         if len(self.sessions) > SESSIONS_MAX:
             raise Refused(f"{SESSIONS_MAX} sessions are open on this client's link; close some, or connect another client")
-        made = Session(self, name, self.session.source, confirm, is_resumable, None, channel)
-        made.id = resume
+        former = dict(resume or {})
+        made = Session(self, name, self.session.source, confirm, is_resumable, None, channel or next(iter(former), ""))
+        made.id, made.former = former.get(made.channel, ""), former
         return self._add(made)
 
     def new_lane(self, home: Session, channel: str) -> Session:
         """Add the lane of a session in another channel."""
-        return self._add(Session(self, home.name, home.source, home.confirm, home.is_resumable, home, channel))
+        made = Session(self, home.name, home.source, home.confirm, home.is_resumable, home, channel)
+        made.id = home.former.pop(channel, "")
+        return self._add(made)
 
     def _add(self, made: Session) -> Session:
         self.sessions.append(made)
@@ -257,6 +266,7 @@ class Connection:
 
     def link_lost(self) -> None:
         self._note_pressure(None)
+        self.link_number += 1
         for session in self.sessions:
             session.link_lost(_lost())
 

@@ -11,6 +11,7 @@ primary is judged in the channel (`member`, ADR 26). The client manager asks the
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -21,7 +22,7 @@ from holdfast.bus.nats.nats_bus import NatsBus
 from holdfast.channel.channel import Channel
 from holdfast.channel.jetstream.jetstream_channel import JetStreamChannel
 from holdfast.cluster.places import Places
-from holdfast.errors import BadSetting
+from holdfast.errors import BadSetting, HoldfastError
 from holdfast.event import identifier
 from holdfast.node.administration.arguments import ACTIONS
 from holdfast.node.clients.client_manager import ClientManager
@@ -72,7 +73,7 @@ class ClusterNode:
         shared = (SharedTurn(), OperatorLog(next(iter(channels.values()))), Figures())
         managers = [self._seen(name, channel, is_alone=places is None) for name, channel in channels.items()]
         self.clients = ClientManager(managers, places, bus, identity, clock, settings, *shared, start=bus.endpoint.start)
-        self._heart = Heart(whose, bus.subject, bus, clock, list(self.members.values()))
+        self._heart = Heart(whose, bus.subject, bus, clock, list(self.members.values()), settings.session_grace_ms)
 
     @classmethod
     async def open(
@@ -101,6 +102,19 @@ class ClusterNode:
             node = cls(cluster, settings, identity, bus, channels, places, clock or SystemClock())
             opened.pop_all()
         return node
+
+    @property
+    def channel(self) -> Channel:
+        """That of the first message manager."""
+        return next(iter(self.channels.values()))
+
+    @property
+    def failure(self) -> HoldfastError | None:
+        """Nothing keeps it from going on: a copy that cannot follow is opened anew."""
+        return None
+
+    async def failed(self) -> None:
+        await asyncio.Event().wait()
 
     # --- copies of message managers ----------------------------------------------------------------------------------
 

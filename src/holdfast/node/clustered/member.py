@@ -58,6 +58,7 @@ class Member:
         self._lead = lead
         self._resign = resign
         self._clock = clock
+        self._led_since_ms = 0
         self._claiming: asyncio.Task[None] | None = None
         self._running = supervision.start(self._run(), f"{name}: a member")
 
@@ -83,6 +84,18 @@ class Member:
         if self.candidate.claim(silent_ms(self.candidate.primary), now_ms) is not None:
             self._claiming = supervision.start(self._claim(manager), f"{self.name}: taking over")
             self._claiming.add_done_callback(self._claim_ended)
+
+    def give_up_lost(self, silent_ms: SilentMs, grace_ms: int) -> None:
+        """Detach sessions whose client managers are silent for longer than the grace, and receivers that did not come back after
+        the takeover. Asked now and then."""
+        manager = self.manager
+        if manager is None or not manager.is_primary:
+            return
+        for session in manager.directory.sessions().values():
+            if session.client_manager and silent_ms(session.client_manager) >= grace_ms:
+                manager.deliverer.detach_lost(session.name, session.link)
+        if self._clock.steady_ms() - self._led_since_ms >= grace_ms:
+            manager.deliverer.stop_waiting()
 
     async def _claim(self, manager: MessageManager) -> None:
         log.warning("message manager %s: node %s takes over, since its primary is silent", self.name, self._whose.node)
@@ -124,8 +137,10 @@ class Member:
 
     def _began(self, claimed: effect.Claimed) -> None:
         self._note(claimed)
-        if self._lead is not None and self.manager is not None and claimed.start == self._whose.start:
-            self._lead(self.manager, claimed.epoch)
+        if self.manager is not None and claimed.start == self._whose.start:
+            self._led_since_ms = self._clock.steady_ms()
+            if self._lead is not None:
+                self._lead(self.manager, claimed.epoch)
 
     def _note(self, claimed: effect.Claimed) -> None:
         self.candidate.began(claimed.epoch, claimed.start, self._clock.steady_ms())
