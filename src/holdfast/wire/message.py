@@ -50,6 +50,8 @@ class Welcome(Message, frozen=True):
     incarnation: str = ""  # of its channel: sessions, positions and sequences of another one mean nothing here; "": not told
     has_users: bool = True  # False: it asks nobody who they are. A server that does not tell may have some
     channels: list[str] = []  # of its message managers; none where there is one alone
+    local: str = ""  # the name of its local socket, for clients on its machine; "": it has none, or asks who they are
+    heard_from: str = ""  # the client's address, as the server sees it: another than its own if something is between them
 
 
 class OpenSession(Message, frozen=True):
@@ -102,12 +104,14 @@ class Send(Message, frozen=True):
     """The body is a whole `BatchCommand` with its payload; the client manager appends it, with the time in its
     `accepted_us`. `token` = its sequence.
 
-    `kind` is what the producer expects the destination to be; a missing one is created so.
+    `kind` is what the producer expects the destination to be; a missing one is created so. `is_patient`: recipients come first,
+    the receipt may follow their deliveries.
     """
 
     KIND = 7
     token: int
     kind: Literal["queue", "topic"] = "queue"
+    is_patient: bool = False
 
 
 class Receipted(Message, frozen=True):

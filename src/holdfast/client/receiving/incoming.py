@@ -166,6 +166,16 @@ class Incoming:
                 return
             yield batch
 
+    def take_at_once(self, take: Callable[[ReceivedBatch], None]) -> None:
+        """Have batches handed to `take` within the turn of the loop in which they come, while a task waits in `batches()`.
+
+        The task is handed the others: what comes while it does not wait, and what was delivered before. `take` must not raise.
+        Only in confirm mode "event".
+        """
+        check_unopened(self._receiver)
+        for each in self._every:
+            each.mode.at_once = take
+
     async def encoded(self) -> AsyncIterator[EncodedBatch]:
         """The batches as they came, unopened: `async for batch in incoming.encoded()`. For programs that pass them on.
 
@@ -221,9 +231,9 @@ class Incoming:
 
 
 def check_unopened(receiver: Receiver) -> None:
-    """BadSetting for a receiver that does not hand out unopened batches."""
+    """BadSetting for a receiver whose mode confirms by itself: it does not hand out batches unopened, or at once."""
     if receiver.mode.name != "event":
         raise BadSetting(
-            f"unopened batches are confirmed by the program, not in mode {receiver.mode.name!r}; receive with confirm='event'",
+            f"such batches are confirmed by the program, not in mode {receiver.mode.name!r}; receive with confirm='event'",
             setting="confirm",
         )

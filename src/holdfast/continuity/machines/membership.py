@@ -61,6 +61,7 @@ class Engine(msgspec.Struct, array_like=True, frozen=True):
     reply_to: str
     site: str = ""
     tls: bool = False
+    local: str = ""
 
 
 class Membership:
@@ -233,7 +234,7 @@ class Membership:
     # --- engines, and requests that servers die of -------------------------------------------------------------------
 
     def _register(self, place: int, change: Change) -> list[Effect]:
-        engine = Engine(change.start, change.address, change.reply_to, change.site, change.tls)
+        engine = Engine(change.start, change.address, change.reply_to, change.site, change.tls, change.local)
         before = self.engines.get(change.engine)
         if not change.engine or (before is None and not change.start):
             return _refused(change, "no engine of this name")

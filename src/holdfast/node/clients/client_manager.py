@@ -82,6 +82,7 @@ class ClientManager:
         self.figures = figures
         self.bus = bus
         self.login: Login | None = None  # without users, every client is welcome
+        self.local = ""  # the name of the server's local socket
         self.programs: list[dict[str, Any]] = []  # that run beside the server, for its status
         # Lines of a program's log, for the topic `_LOG`: whether somebody subscribes to it.
         self.take_log: Callable[[str, Sequence[LogLine]], bool] = lambda program, lines: False
