@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,3 +56,21 @@ def test_a_table_that_was_lost_is_made_again_from_what_is_there(tmp_path: Path, 
 
     places_file.reconcile(table, "m1", ["a"])
     assert "'a' is at message manager m1, and its place is at m2" in caplog.text
+
+
+def test_what_a_full_disk_took_of_a_line_is_cut_off(tmp_path: Path) -> None:
+    file = tmp_path / places_file.FILE
+    placed(places_file.open_table(MANAGERS, [], file), "a")
+    script = (
+        "import resource, signal, sys\nfrom pathlib import Path\nfrom holdfast.node import places_file\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({file.stat().st_size + 5}, -1))\n"
+        f"table = places_file.open_table({MANAGERS!r}, [], Path({str(file)!r}))\n"
+        "try:\n    table.reserve('b', print)\nexcept places_file.DiskFailed:\n    sys.exit(7)\n"
+    )
+
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 7
+
+    placed(places_file.open_table(MANAGERS, [], file), "c")
+    again = places_file.open_table(MANAGERS, [], file)
+    assert again.find("a") and again.find("b") is None and again.find("c")
