@@ -61,16 +61,24 @@ def test_a_table_that_was_lost_is_made_again_from_what_is_there(tmp_path: Path, 
 def test_what_a_full_disk_took_of_a_line_is_cut_off(tmp_path: Path) -> None:
     file = tmp_path / places_file.FILE
     placed(places_file.open_table(MANAGERS, [], file), "a")
-    script = (
-        "import resource, signal, sys\nfrom pathlib import Path\nfrom holdfast.node import places_file\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({file.stat().st_size + 5}, -1))\n"
-        f"table = places_file.open_table({MANAGERS!r}, [], Path({str(file)!r}))\n"
-        "try:\n    table.reserve('b', print)\nexcept places_file.DiskFailed:\n    sys.exit(7)\n"
-    )
+    script = f"""
+import resource, signal
+from pathlib import Path
+from holdfast.node import places_file
 
-    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 7
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+table = places_file.open_table({MANAGERS!r}, [], Path({str(file)!r}))
+resource.setrlimit(resource.RLIMIT_FSIZE, ({file.stat().st_size + 5}, -1))
+try:
+    table.reserve("b", print)
+except places_file.DiskFailed as problem:
+    print("refused")
+resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))
+table.reserve("c", print)
+"""
 
-    placed(places_file.open_table(MANAGERS, [], file), "c")
+    said = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout.split()
+
     again = places_file.open_table(MANAGERS, [], file)
-    assert again.find("a") and again.find("b") is None and again.find("c")
+    assert said == ["refused", again.find("c")]
+    assert again.find("a") and again.find("b") is None
