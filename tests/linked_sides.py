@@ -9,6 +9,7 @@ each client has a link with the newest primary, and everything that was sent on 
 
 from __future__ import annotations
 
+import heapq
 import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -24,7 +25,7 @@ from holdfast.bus.link.outgoing import GRANT_BYTES_MIN, WAITING_BYTES_MAX, Piece
 MANAGER = "orders"
 TICK_MS = 25
 # After this long without faults, every link must stand and be empty.
-HEALED_MS = 20_000
+HEALED_MS = 30_000
 
 Side = ClientSide | ManagerSide
 SideId = tuple[str, str]
@@ -88,7 +89,8 @@ class LinkedSides:
         self.now_ms = 1_000
         self.frames_sent = 0
         self.is_lost: Callable[[int, Frame], bool] = lambda number, frame: False  # of a test that chooses itself
-        self._travelling: list[tuple[int, int, Frame]] = []
+        self._travelling: list[tuple[int, int, Frame]] = []  # a heap: when it comes, in which order it was sent
+        self._copies = 0
         self.parties: dict[SideId, Party] = {}
         self.gone: list[Party] = []
         self._epoch = 0
@@ -180,23 +182,27 @@ class LinkedSides:
                 delay_ms = self.dice.randint(0, self.faults.delay_ms) if self.faults.delay_ms else 0
                 if self.dice.random() < self.faults.late:
                     delay_ms += self.dice.randint(0, self.faults.late_ms)
-                self._travelling.append((self.now_ms + delay_ms, self.frames_sent, travels))
+                self._copies += 1
+                heapq.heappush(self._travelling, (self.now_ms + delay_ms, self._copies, travels))
 
     def _arrive(self) -> None:
         """Hand over what is due, and what that causes where it takes no time."""
-        while due := sorted((each for each in self._travelling if each[0] <= self.now_ms), key=lambda each: each[:2]):
-            self._travelling = [each for each in self._travelling if each[0] > self.now_ms]
-            for _, _, frame in due:
-                for party in self._listeners(frame):
-                    if party.is_stopped:
-                        party.inbox.append(frame)
-                    else:
-                        self._publish(party, party.side.receive(frame, self.now_ms))
+        while self._travelling and self._travelling[0][0] <= self.now_ms:
+            _, _, frame = heapq.heappop(self._travelling)
+            for party in self._listeners(frame):
+                if party.is_stopped:
+                    party.inbox.append(frame)
+                else:
+                    self._publish(party, party.side.receive(frame, self.now_ms))
 
     def _listeners(self, frame: Frame) -> list[Party]:
         if frame.to_client:
             return [party for party in (self.parties.get(("client", frame.start)),) if party is not None]
         return [party for (kind, _), party in self.parties.items() if kind == "manager"]
+
+    @property
+    def is_anything_travelling(self) -> bool:
+        return any(frame.sequence for _, _, frame in self._travelling)
 
     # --- what must hold ----------------------------------------------------------------------------------------------
 
@@ -214,23 +220,20 @@ class LinkedSides:
         """What must hold at any time."""
         everyone = [*self.parties.values(), *self.gone]
         sent = {(party.id, *key): bodies for party in everyone for key, bodies in party.sent.items()}
+        places = {body: where for where, bodies in sent.items() for body in bodies}
         for party in everyone:
             for epochs in party.epochs.values():
                 assert epochs == sorted(epochs), "an older primary was taken again"
             taken: dict[str, int] = {}
             for (peer, number), bodies in sorted(party.heard.items()):
                 assert len(bodies) == len(set(bodies)), "something came twice"
-                (where,) = {self._sent_where(sent, body) for body in bodies}
+                (where,) = {places[body] for body in bodies}
                 assert sent[where][: len(bodies)] == bodies, "something is missing or out of order"
                 if party.id[0] == "client":
                     assert int(where[0][1]) == party.epochs[peer][number - 1], "a primary of another epoch was heard"
                     continue
                 assert where[2] > taken.get(peer, 0), "a former link was heard after a newer one"
                 taken[peer] = where[2]
-
-    @staticmethod
-    def _sent_where(sent: dict[tuple[SideId, str, int], list[bytes]], body: bytes) -> tuple[SideId, str, int]:
-        return next(where for where, bodies in sent.items() if body in bodies)
 
     def check_healed(self) -> None:
         """What must hold when the network has healed: links stand, and all that was sent on them has come."""

@@ -31,9 +31,9 @@ FRAGMENT = b"fragment"
 class Driver:
     """Turns choices into commands and applies each to the directory and to its naive twin."""
 
-    def __init__(self, kinds: list[str] | None = None) -> None:
+    def __init__(self, kinds: list[str] | None = None, naive: NaiveDirectory | None = None) -> None:
         self.manager = Manager()
-        self.naive = NaiveDirectory()
+        self.naive = naive or NaiveDirectory()
         self.commands: list[Command] = []
         self.carried: dict[int, int] = {}
         self.aborted = False

@@ -68,6 +68,7 @@ def p99(taken: list[float]) -> float:
 class _Asking(asyncio.Protocol):
     def __init__(self, next_request: Callable[[], bytes | None]) -> None:
         self._next = next_request
+        self._said = b""
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -86,9 +87,12 @@ class _Asking(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._parser.feed_data(data)
 
+    def on_body(self, body: bytes) -> None:
+        self._said = body
+
     def on_message_complete(self) -> None:
         if (status := self._parser.get_status_code()) not in GOOD:
-            self.done.set_exception(RuntimeError(f"a request was answered with {status}"))
+            self.done.set_exception(RuntimeError(f"a request was answered with {status}: {self._said!r:.200}"))
             self._transport.close()
         else:
             self._go_on()

@@ -13,6 +13,7 @@ from holdfast.bus.message import CopyState, Heartbeat, ViewAnswered
 from holdfast.channel.channel import Purpose
 from holdfast.channel.memory_channel import MemoryChannel
 from holdfast.destination import command
+from holdfast.destination.settings import Settings
 from holdfast.errors import HoldfastError, NoSuchDestination, NoSuchPosition
 from holdfast.event.position import INDEX_BITS
 from holdfast.node.clock import SystemClock
@@ -32,16 +33,6 @@ from tests.waiting import until
 
 CLIENT = "client_manager.a1"
 QUEUE = "orders"
-
-
-class Places:
-    """A table of places with one queue, which deduplicates."""
-
-    def kind_of(self, destination: str) -> str | None:
-        return "queue" if destination == QUEUE else None
-
-    def is_deduplicating(self, destination: str) -> bool:
-        return destination == QUEUE
 
 
 class Company:
@@ -80,7 +71,7 @@ async def local(server: Callable[[], NatsServer]) -> AsyncIterator[Company]:
 async def across_a_bus(server: Callable[[], NatsServer]) -> AsyncIterator[Company]:
     bus, appended = InProcessBus(), AppendedCommands()
     manager = await opened(bus)
-    answers, view = ViewAnswers(LocalView(manager), bus), RemoteView(MANAGER, CLIENT, bus, Places(), appended)
+    answers, view = ViewAnswers(LocalView(manager), bus), RemoteView(MANAGER, CLIENT, bus, appended)
     company = Company(manager, view, bus, appended)
     company.beat()
     yield company
@@ -95,7 +86,7 @@ async def across_nats(server: Callable[[], NatsServer]) -> AsyncIterator[Company
     client, node = await kind.bus(cluster), await kind.bus(cluster)
     bus = node.manager(MANAGER)
     manager = await opened(bus)
-    answers, view = ViewAnswers(LocalView(manager), bus), RemoteView(MANAGER, client.subject, client, Places(), appended)
+    answers, view = ViewAnswers(LocalView(manager), bus), RemoteView(MANAGER, client.subject, client, appended)
     await client.flush()
     bus.lead(manager.directory.epoch)
     company = Company(manager, view, node, appended)
@@ -226,12 +217,20 @@ async def test_a_fragment_that_is_not_there_is_refused_as_in_the_same_process(vi
 # --- answered at once, from afar -------------------------------------------------------------------------------------
 
 
-async def test_kind_and_deduplication_come_from_the_table_of_places(viewed_from_afar: Any) -> None:
+async def test_kinds_are_those_that_the_primary_has_told(viewed_from_afar: Any) -> None:
     async with viewed_from_afar as company:
-        view = company.view
+        view, catalog = company.view, company.manager.directory.catalog
+        company.beat(destinations=catalog.version)
+        await until(lambda: view.kind_of(QUEUE) == "queue", "the queue is known")
+        assert view.kind_of("other") is None
 
-        assert [view.kind_of(name) for name in (QUEUE, "other")] == ["queue", None]
-        assert [view.is_deduplicating(name) for name in (QUEUE, "other")] == [True, False]
+        await company.append(command.Create("other", "topic", Settings(deduplicate_ms=1_000)))
+        await company.append(command.Delete(QUEUE))
+        company.beat(destinations=catalog.version)
+        await until(lambda: view.kind_of("other") == "topic", "the topic is known")
+        assert view.kind_of(QUEUE) is None
+        assert [view.is_deduplicating(name) for name in (QUEUE, "other")] == [False, True]
+        assert not view.is_gone("_temporary.x")
 
 
 async def test_space_and_stages_come_from_the_heartbeats_of_the_primary(viewed_from_afar: Any) -> None:
@@ -291,7 +290,7 @@ async def test_the_rest_is_left_to_the_command(viewed_from_afar: Any) -> None:
 async def test_what_was_asked_is_answered_by_the_next_primary_once(nats_server: NatsServer) -> None:
     kind, cluster = OnNats(nats_server), new_name()
     client, one, two = [await kind.bus(cluster) for _ in range(3)]
-    view, told = RemoteView(MANAGER, client.subject, client, Places(), AppendedCommands()), list[Set[str]]()
+    view, told = RemoteView(MANAGER, client.subject, client, AppendedCommands()), list[Set[str]]()
     one.manager(MANAGER).lead(1)  # it takes questions, and never answers
     client.reach(MANAGER)
     await until(lambda: client.links.is_open(MANAGER), "there is a link with the first")
@@ -320,7 +319,7 @@ async def test_what_was_asked_is_answered_by_the_next_primary_once(nats_server: 
 
 async def test_a_fragment_that_nobody_gives_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_view, "FRAGMENT_TIMEOUT_S", 0.05)
-    view = RemoteView(MANAGER, CLIENT, InProcessBus(), Places(), AppendedCommands())
+    view = RemoteView(MANAGER, CLIENT, InProcessBus(), AppendedCommands())
 
     with pytest.raises(HoldfastError, match="did not answer"):
         await view.read_fragment("s", 1, 65_536, 0)

@@ -72,6 +72,15 @@ def test_a_relay_tells_how_it_fares_and_ends_in_good_order(tmp_path: Path) -> No
         assert (away.returncode, "does not run" in away.stderr) == (3, True)
 
 
+def test_an_address_for_metrics_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "relay.toml").write_text(definition("holdfast://127.0.0.1:1", f"file:{tmp_path}/here"))
+
+    done = run("relay", "--config", str(tmp_path / "relay.toml"), "--metrics", "nonsense")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "--metrics 'nonsense' has no port; write HOST:PORT" in done.stderr
+
+
 def test_a_relay_shows_metrics_for_prometheus(tmp_path: Path) -> None:
     port = free_port()
     with (

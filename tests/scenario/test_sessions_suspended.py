@@ -45,7 +45,7 @@ async def test_what_is_sent_and_received_meanwhile_arrives_once_and_in_order(tmp
         await asyncio.wait_for(receiving, 60)
 
         assert seen == list(range(SENT))
-        assert (await producer.describe("orders"))["waiting"] == 0
+        assert (await producer.describe("orders"))["waiting"] == 0  # the receiver is closed: its verdicts are applied
         assert server.node.clients.open_links == 2  # no link was lost for it
 
 
@@ -61,7 +61,8 @@ async def test_what_a_receiver_holds_stays_its_own(tmp_path: Path) -> None:
 
             assert (held.data, following.data) == ("held", "next")
             assert not held.redelivered and not following.redelivered
-            assert (await client.describe("orders"))["waiting"] == 0
+
+        assert (await client.describe("orders"))["waiting"] == 0  # the receiver is closed: its verdicts are applied
 
 
 async def test_a_transaction_that_has_begun_is_committed_whole(tmp_path: Path) -> None:

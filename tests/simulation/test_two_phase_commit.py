@@ -11,7 +11,7 @@ import pytest
 from tests import effort
 from tests.simulation.transaction_cluster import Cluster
 
-SEEDS = effort.rounds(short=80, long=10_000)
+SEEDS = effort.rounds(short=60, long=10_000)
 # Of the faulty time of a cluster, and of the time that it may take to end everything after that.
 FAULTY_TICKS = 150
 HEALED_TICKS_MAX = 60

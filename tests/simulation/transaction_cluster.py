@@ -19,6 +19,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from holdfast.cluster.transaction_coordinator import Kind, Step, TransactionCoordinator
 from holdfast.destination import command as commands
 from holdfast.destination.backlog.bodies import events_in
 from holdfast.destination.command import Command, Settled, Stamp
@@ -28,7 +29,6 @@ from holdfast.destination.stamp import STAMPED, stamp_of
 from holdfast.destination.state.cluster.transactions import InDoubt
 from holdfast.event import position
 from holdfast.event.position import Ranges
-from holdfast.session.transaction_coordinator import Kind, Step, TransactionCoordinator
 from tests.machines import batch_of
 from tests.naive_directory import DEAD
 from tests.naive_participant import NaiveParticipant
@@ -169,8 +169,12 @@ class ClientManager:
             waiting[3](value, is_refused)
 
     def say_again(self) -> None:
-        for token in list(self._unanswered):
-            self._append(token)
+        """Say again what is not answered. What belongs to no transaction is given up then: it may come later, and is late."""
+        for token, (_, made, _, _) in list(self._unanswered.items()):
+            if isinstance(made, OF_TRANSACTIONS):
+                self._append(token)
+            else:
+                del self._unanswered[token]
 
     def run(self, plan: Plan) -> None:
         """Coordinate a transaction. The session is introduced and the parts are sent before."""
@@ -302,13 +306,15 @@ class Cluster:
             self.disturb(manager, what)
 
     def disturb(self, manager: MessageManager, what: str) -> None:
-        found = self.some(manager)
-        if what == "confirm" and QUEUE in manager.twin.queues:
-            manager.say(commands.Confirm("orders", "", OTHERS, found))
-        elif what == "dead" and QUEUE in manager.twin.queues:
-            manager.say(commands.Dead(0, "orders", "", found, "too old", "expired"))
-        elif what == "purge" and QUEUE in manager.twin.queues:
-            manager.say(commands.Purge("orders"))
+        asked: dict[str, Command] = {
+            "confirm": commands.Confirm("orders", "", OTHERS, self.some(manager)),
+            "dead": commands.Dead(0, "orders", "", self.some(manager), "too old", "expired"),
+            "purge": commands.Purge("orders"),
+        }
+        if what in asked and self.dice.random() < 0.5:
+            self.dice.choice(self.clients).submit(manager.name, asked[what], lambda value, is_refused: None)
+        elif what in asked and QUEUE in manager.twin.queues:
+            manager.say(asked[what])
         elif what == "end" and self.plans:
             manager.say(commands.Detach(self.dice.choice(self.plans).session))
         elif what == "abandon" and self.plans:

@@ -214,6 +214,7 @@ class CopyState(NamedTuple):
     staged_parts: int = 0
     staged_bytes: int = 0
     temporary_waiting: dict[str, int] = {}  # noqa: RUF012 - events that wait in temporary destinations, while space is short
+    destinations: int = 0  # changes of its destinations so far, counted by this primary
 
 
 class Heartbeat(NamedTuple):

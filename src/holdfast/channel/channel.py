@@ -139,28 +139,15 @@ class Snapshot(NamedTuple):
     chunks: Sequence[Buffer]
 
 
-class Channel(Protocol):
+class Appendable(Protocol):
+    """What those need of a channel who append to it and never read it."""
+
     @property
     def id(self) -> str:
         """A name that no other channel has. The number of an entry means something only together with it."""
 
     @property
-    def first(self) -> int:
-        """The number of the oldest entry still held; `durable` + 1 when none is held."""
-
-    @property
-    def durable(self) -> int:
-        """The number of the newest durable entry; 0 before the first."""
-
-    @property
-    def bytes_appended(self) -> int:
-        """Bytes of commands appended since it was opened. It tells when a new snapshot is worth writing."""
-
-    @property
     def pressure(self) -> Pressure: ...
-
-    def oldest_stretch(self) -> Stretch | None:
-        """Return the oldest complete stretch (nothing is appended to it any more); None where entries are freed one by one."""
 
     def watch_pressure(self, changed: Callable[[Pressure], None]) -> None:
         """Call `changed` from the loop whenever `is_short` changes."""
@@ -177,6 +164,23 @@ class Channel(Protocol):
 
         It is never called from within this call.
         """
+
+
+class Channel(Appendable, Protocol):
+    @property
+    def first(self) -> int:
+        """The number of the oldest entry still held; `durable` + 1 when none is held."""
+
+    @property
+    def durable(self) -> int:
+        """The number of the newest durable entry; 0 before the first."""
+
+    @property
+    def bytes_appended(self) -> int:
+        """Bytes of commands appended since it was opened. It tells when a new snapshot is worth writing."""
+
+    def oldest_stretch(self) -> Stretch | None:
+        """Return the oldest complete stretch (nothing is appended to it any more); None where entries are freed one by one."""
 
     def read(self, start: int, at_once: AtOnce | None = None) -> AsyncIterator[Sequence[Entry]]:
         """Yield every entry from `start` on, in order, in runs of convenient length; then wait for more.

@@ -105,7 +105,8 @@ class Client(SessionMethods, Administration, Staging):
 
         `resume` is the `id` of a session that a process before this one left behind when it died. This session goes on in its
         place, at once: a receiver that comes with `held=` keeps what that one held, and nobody else gets it meanwhile. A session
-        that the server does not know any more, or of another user, is a new one.
+        that the server does not know any more, or of another user, is a new one. A client in whose place another has come
+        does not get its session back: its receivers end, or attach anew.
         """
         return ClientSession(self._opened().connection, name or self.name, confirm, resume)
 

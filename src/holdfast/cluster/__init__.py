@@ -1,1 +1,1 @@
-"""The cluster: where each destination is among several message managers, who is silent, and who takes over. Pure."""
+"""The cluster: where destinations are among message managers, who is silent, who takes over, how transactions end. Pure."""

@@ -87,7 +87,8 @@ class Publish(Command, frozen=True):
 class Prepare(Command, frozen=True):
     """Check what a `Commit` checks, and lock it: from now on only a `Final` decides it here. Several managers take part.
 
-    `participants` are names of message managers, ascending; `here` is the one whose channel this is."""
+    `participants` are names of message managers, ascending; `here` is the one whose channel this is. With a session of stages
+    ("/" and its user) it prepares what a `Publish` does: `scope`, `number`, and the stages in the payload."""
 
     KIND = 28
     session: str
@@ -99,6 +100,9 @@ class Prepare(Command, frozen=True):
     client: str = ""
     origin: str = ""
     token: int = 0
+    scope: str = ""
+    number: int = 0
+    at_ms: int = 0  # when it was said, for those who look at transactions in doubt
 
 
 class Decision(Command, frozen=True):
@@ -112,6 +116,7 @@ class Decision(Command, frozen=True):
     reason: str = ""  # of an abort
     origin: str = ""
     token: int = 0
+    at_ms: int = 0
 
 
 class Final(Command, frozen=True):

@@ -38,7 +38,7 @@ from holdfast.destination.applying import (
     subscribing,
     verdict,
 )
-from holdfast.destination.applying.waiting import must_wait
+from holdfast.destination.applying.waiting import is_kept, must_wait
 from holdfast.destination.effect import Answer, Checked
 from holdfast.destination.snapshots import restore as _restore
 from holdfast.destination.snapshots import snapshot as _snapshot
@@ -117,7 +117,7 @@ class Directory(State):
         try:
             if stamp is not None:
                 attaching.check_session(self, command)
-            if self.transactions.prepared and must_wait(self, command):
+            if self.transactions.prepared and must_wait(self, command, payload):
                 return self._wait(entry, data, stamp, origin, token)
             value, error = APPLY[type(command)](self, entry, command, payload, effects), None
         except Refused as refusal:
@@ -136,8 +136,13 @@ class Directory(State):
         return effects
 
     def _wait(self, entry: int, data: commands.Buffer, stamp: Stamp | None, origin: str, token: int) -> Effects:
-        """Keep a command until a Final. If too many wait, it is refused, to be said again later."""
+        """Keep a command until a Final. If too many wait, it is refused, to be said again later. A primary, which waits for no
+        answer, may say the same again and again: once is enough."""
         self.applied = entry
+        if not origin and is_kept(self, data):
+            if stamp is not None:
+                self.origins.remember(stamp, None, None)
+            return []
         if len(self.transactions.waiting) >= WAITING_MAX:
             sentence = f"{WAITING_MAX} commands wait for transactions in doubt, and no more may; repeat it later"
             error = Unavailable(sentence)
@@ -154,7 +159,7 @@ class Directory(State):
         waiting, self.transactions.waiting = self.transactions.waiting, []
         for came, data in waiting:
             command, payload = commands.decode(data)
-            if must_wait(self, command):
+            if must_wait(self, command, payload):
                 self.transactions.waiting.append((came, data))
                 continue
             value, error = None, None

@@ -41,6 +41,14 @@ class Staged(NamedTuple):
     bytes: int
 
 
+class DestinationNews(NamedTuple):
+    """What changed among destinations."""
+
+    version: int  # changes so far
+    is_whole: bool  # all destinations, not only those that changed
+    changed: Sequence[tuple[str, str, bool]]  # name, kind ("": it is gone), whether it deduplicates
+
+
 class MessageManagerView(Protocol):
     @property
     def name(self) -> str: ...
@@ -79,16 +87,22 @@ class MessageManagerView(Protocol):
     async def read_fragment_in(self, destination: str, subscription: str, position: int, index: int) -> Buffer:
         """Read a fragment of the large event at a position that waits in a queue or subscription."""
 
+    def list_destinations(self, since: int, then: Callable[[DestinationNews], None]) -> None:
+        """Tell the kinds of destinations that changed since a version, or of all: for client managers of other processes."""
+
     # --- destinations: answered at once ------------------------------------------------------------------------------
 
     def kind_of(self, destination: str) -> str | None:
         """Return "queue", "topic" or None.
 
-        Asked for each batch. In another process: from the table of places, which names the kind of each destination.
+        Asked for each batch. In another process: as far as the primary has told (`known_destinations`).
         """
 
     def is_deduplicating(self, destination: str) -> bool:
-        """Asked for each batch. In another process: from the table of places, beside the kind."""
+        """Asked for each batch. In another process: as the kind."""
+
+    def is_gone(self, destination: str) -> bool:
+        """Whether a temporary destination that is not known here is gone. In another process: left to the command."""
 
     def wait_for_selectors(self, batch: BatchCommand, payload: Buffer, then: Callable[[], None]) -> bool:
         """Whether a batch must wait for selectors that take long; `then` is called when they have answered.

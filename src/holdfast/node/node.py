@@ -58,7 +58,7 @@ class Node:
         nothing. The first has `_ADMIN` and `_LOG`."""
         self.managers = managers
         self.messages = messages = next(iter(managers.values()))
-        self.channel = channel = messages.channel
+        self._channel = channel = messages.channel
         self.identity = identity
         self.settings = settings
         views = [(name, LocalView(each), each.channel) for name, each in managers.items()]
@@ -167,6 +167,11 @@ class Node:
         """Stop waiting for former receivers, again and again until none is left: one about to attach may have been refused."""
         if self.managers[name].deliverer.stop_waiting():
             self._clock.call_later(self.settings.session_grace_ms, partial(self._stop_waiting, name))
+
+    @property
+    def channel(self) -> Channel:
+        """That of the first message manager."""
+        return self._channel
 
     @property
     def failure(self) -> HoldfastError | None:

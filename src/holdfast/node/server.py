@@ -20,13 +20,15 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol
 
-from holdfast.channel.channel import Buffer, Channel, Purpose
+from holdfast.channel.channel import Appendable, Buffer, Channel, Purpose
 from holdfast.destination import command
 from holdfast.destination.settings import of_first_use
-from holdfast.errors import HoldfastError, Unavailable
+from holdfast.errors import BadSetting, HoldfastError, Unavailable
 from holdfast.event.selector import selector
 from holdfast.node import supervision
+from holdfast.node.clients.client_manager import ClientManager
 from holdfast.node.clock import Clock, SystemClock
+from holdfast.node.clustered.cluster_settings import ClusterSettings
 from holdfast.node.login.login import Login
 from holdfast.node.login.security import Security
 from holdfast.node.node import Node
@@ -58,9 +60,28 @@ class Beside(Protocol):
     async def close(self) -> None: ...
 
 
+class Served(Protocol):
+    """The node that a server shows to clients: one that is alone, or one of a cluster."""
+
+    settings: NodeSettings
+    clients: ClientManager
+
+    @property
+    def channel(self) -> Appendable: ...
+
+    @property
+    def failure(self) -> HoldfastError | None:
+        """Why it cannot go on."""
+
+    async def failed(self) -> None:
+        """Return when it cannot go on, never otherwise."""
+
+    async def close(self) -> None: ...
+
+
 class Server:
     def __init__(
-        self, node: Node, listener: tcp.Listener, security: Security, tls: ssl.SSLContext | None, data: Path, version: str
+        self, node: Served, listener: tcp.Listener, security: Security, tls: ssl.SSLContext | None, data: Path, version: str
     ) -> None:
         self.node = node
         self._listener = listener
@@ -81,15 +102,20 @@ class Server:
         boot: Callable[[], BootContents] | None = None,
         security: Security | None = None,
         version: str = "",
+        cluster: ClusterSettings | None = None,
     ) -> Server:
-        """Open the node in a folder, and listen. `version` is that of Holdfast, for the log."""
+        """Open the node in a folder, and listen. `version` is that of Holdfast, for the log; `cluster` that of the node, if it is
+        one of a cluster."""
         security, clock = security or Security(), SystemClock()
         security.check(host)
         users, tls = security.load_users(), security.load_tls()
         _raise_file_limit()
         gc.freeze()  # what is loaded by now stays for good: the collector need not visit it again
         before_claim = None if boot is None else partial(_import_boot, boot, clock)
-        node = await Node.open(data, settings, clock, before_claim)
+        if cluster is None:
+            node: Served = await Node.open(data, settings, clock, before_claim)
+        else:
+            node = await _join(cluster, data, settings, clock)
         try:
             node.clients.login = Login(users) if users is not None else None
             listener = await tcp.listen(host, port, node.clients.accept, refused=node.clients.refused, tls=tls)
@@ -150,6 +176,17 @@ class Server:
             await part.close()
         await self._listener.close()
         await self.node.close()
+
+
+async def _join(cluster: ClusterSettings, data: Path, settings: NodeSettings, clock: Clock) -> Served:
+    try:
+        from holdfast.node.clustered.cluster_node import ClusterNode
+    except ImportError as problem:
+        raise BadSetting(
+            f"a cluster needs packages that are not installed ({problem.name}); install them: pip install 'holdfast[cluster]'"
+        ) from problem
+    await asyncio.to_thread(data.mkdir, parents=True, exist_ok=True)
+    return await ClusterNode.open(data, cluster, settings, clock=clock)
 
 
 async def run_until_signal(opening: Awaitable[Server], ready: Callable[[Server], None]) -> None:

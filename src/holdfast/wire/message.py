@@ -56,7 +56,8 @@ class OpenSession(Message, frozen=True):
     """`resume` is the id of the session when the link was lost; "" for a new one.
 
     A session that is not `is_resumable` is given up at once when its link is lost. It belongs to one message manager, that of
-    `channel`: all that it sends, receives and asks is there (ADR 22). "": one that the server chooses.
+    `channel`: all that it sends, receives and asks is there (ADR 22). "": one that the server chooses. `link` counts the links of
+    the client: by it a cluster knows which of two nodes has the session now.
     """
 
     KIND = 3
@@ -65,6 +66,7 @@ class OpenSession(Message, frozen=True):
     resume: str = ""
     is_resumable: bool = True
     channel: str = ""
+    link: int = 0
 
 
 class SessionOpened(Message, frozen=True):

@@ -181,6 +181,19 @@ def test_outcomes_are_forgotten_when_low_passes_them_and_past_a_limit_only_that_
     restored(manager)
 
 
+def test_the_outcomes_of_a_sender_take_so_many_bytes_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(origins, "BYTES_MAX", 200)
+    manager = manager_at_work()
+    for token in range(1, 6):
+        answer_to(manager, Check(), token)
+
+    (origin,) = manager.directory.origins
+    assert list(origin.outcomes) == [4, 5], "a digest has 64 letters"
+    assert [list(each.outcomes) for each in restored(manager).origins] == [[4, 5]]
+    answer_to(manager, Check(), 7, low=6)
+    assert list(origin.outcomes) == [7]
+
+
 def test_the_sender_that_was_used_least_recently_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(origins, "ORIGINS_MAX", 2)
     manager = manager_at_work()

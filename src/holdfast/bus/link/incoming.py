@@ -7,7 +7,9 @@ A frame beyond what was granted is dropped: it is sent again when it is missing.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
+from operator import itemgetter
 
 from holdfast.bus.link.frame import BODY_BYTES_MAX, FRAME_BYTES, MISSING_RANGES_MAX
 from holdfast.bus.link.outgoing import GRANT_BYTES_MIN, Piece
@@ -28,6 +30,7 @@ class Incoming:
         self.early_bytes = 0
         self._newest = 0  # that the other side has sent, as far as is known
         self._early: dict[int, Piece] = {}
+        self._early_ranges: list[list[int]] = []  # their sequences, as ranges: each frame names what lies between
         self._untold_bytes = 0
         self._tell_ms: int | None = None  # when the other side is to be told how far it came
         self._gap_told_ms: int | None = None
@@ -41,6 +44,7 @@ class Incoming:
         if sequence > self.received + 1:
             if self._has_room_for(sequence, piece):
                 self._early[sequence] = piece
+                self._add_early(sequence)
                 self.early_bytes += piece.size
             self.note_newest(sequence, now_ms)
             return
@@ -49,12 +53,28 @@ class Incoming:
         while (early := self._early.pop(self.received + 1, None)) is not None:
             self.early_bytes -= early.size
             yield self._next(early)
+        if self._early_ranges and self._early_ranges[0][0] <= self.received:
+            del self._early_ranges[0]
         if self._untold_bytes * 4 >= self.granted:
             self.tell_by(now_ms)
 
     def _has_room_for(self, sequence: int, piece: Piece) -> bool:
         limit = self.granted + BODY_BYTES_MAX + FRAME_BYTES
         return self.early_bytes + piece.size <= limit and sequence - self.received <= EARLY_FRAMES_MAX
+
+    def _add_early(self, sequence: int) -> None:
+        ranges = self._early_ranges
+        at = bisect_right(ranges, sequence, key=itemgetter(0))
+        follows = at > 0 and ranges[at - 1][1] == sequence - 1
+        precedes = at < len(ranges) and ranges[at][0] == sequence + 1
+        if follows and precedes:
+            ranges[at - 1][1] = ranges.pop(at)[1]
+        elif follows:
+            ranges[at - 1][1] = sequence
+        elif precedes:
+            ranges[at][0] = sequence
+        else:
+            ranges.insert(at, [sequence, sequence])
 
     def _next(self, piece: Piece) -> Piece:
         self.received += 1
@@ -70,16 +90,13 @@ class Incoming:
 
     def missing(self) -> tuple[tuple[int, int], ...]:
         """The first ranges of sequences that were sent and have not come."""
-        if self._newest == self.received:
-            return ()
         found: list[tuple[int, int]] = []
         begin = self.received + 1
-        for sequence in (*sorted(self._early), self._newest + 1):
-            if begin < sequence:
-                found.append((begin, sequence - 1))
-                if len(found) == MISSING_RANGES_MAX:
-                    break
-            begin = sequence + 1
+        for first, last in self._early_ranges[:MISSING_RANGES_MAX]:
+            found.append((begin, first - 1))
+            begin = last + 1
+        if begin <= self._newest and len(found) < MISSING_RANGES_MAX:
+            found.append((begin, self._newest))
         return tuple(found)
 
     def grant(self, granted: int, now_ms: int) -> None:

@@ -13,8 +13,8 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Protocol, TypeVar
 
 import nats
 import nats.errors
@@ -25,6 +25,7 @@ from holdfast.errors import BadSetting, HoldfastError, Unreachable
 
 log = logging.getLogger("holdfast.bus")
 
+Result = TypeVar("Result")
 OnData = Callable[[bytes], None]
 _Order = tuple[str, bytes] | Callable[[], Awaitable[None]]
 
@@ -63,6 +64,7 @@ class NatsConnection:
         self._orders: deque[_Order] = deque()
         self._orders_bytes = 0
         self._is_ordered = asyncio.Event()
+        self._is_closed = False
         self._carrying_out = asyncio.create_task(self._carry_out())
 
     @classmethod
@@ -79,8 +81,7 @@ class NatsConnection:
         }
         where = ", ".join(servers)
         try:
-            async with asyncio.timeout(timeout_s):
-                client = await nats.connect(servers=list(servers), **options)
+            client = await _within(timeout_s, nats.connect(servers=list(servers), **options))
         except _NOT_ALLOWED as problem:
             raise BadSetting(f"the cluster at {where} refused this user ({problem}); check its name and password") from problem
         except _FOREIGN as problem:
@@ -123,21 +124,21 @@ class NatsConnection:
         await flushed
 
     async def close(self) -> None:
+        self._is_closed = True
         self._carrying_out.cancel()
-        await asyncio.gather(self._carrying_out, return_exceptions=True)
+        await asyncio.wait({self._carrying_out}, timeout=self._timeout_s)
         with contextlib.suppress(*_FOREIGN):
-            async with asyncio.timeout(self._timeout_s):
-                await self._client.close()
+            await _within(self._timeout_s, self._client.close())
 
     def _order(self, order: _Order) -> None:
         self._orders.append(order)
         self._is_ordered.set()
 
     async def _carry_out(self) -> None:
-        while True:
+        while not self._is_closed:
             await self._is_ordered.wait()
             self._is_ordered.clear()
-            while self._orders:
+            while self._orders and not self._is_closed:
                 order = self._orders.popleft()
                 try:
                     if isinstance(order, tuple):
@@ -185,6 +186,22 @@ class _Subscription:
         self._handled += 1
         if self._handled % MESSAGES_A_TURN == 0:
             await asyncio.sleep(0)
+
+
+async def _within(timeout_s: float, work: Coroutine[Any, Any, Result]) -> Result:
+    """What a call of nats-py returns within a time; TimeoutError after it. Some of its calls go on although they are cancelled:
+    so this one does not wait for them to end."""
+    task = asyncio.create_task(work)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=timeout_s)
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    if not done:
+        task.cancel()
+        await asyncio.wait({task}, timeout=timeout_s)
+        raise TimeoutError(f"no answer within {timeout_s} s")
+    return task.result()
 
 
 async def _note(problem: Exception) -> None:

@@ -90,7 +90,6 @@ class NatsBus:
 
     def _led_here(self, name: str, epoch: int) -> None:
         """A message manager of this process became primary: its client manager talks to it in process from now on."""
-        self.learn_epoch(name, epoch)
         self._towards.act(self.links.leave(name, self.endpoint.now_ms()))
         self._towards.forget(name)
         self.endpoint.local.publish(message_manager_subject(name), LinkMade(self.subject, epoch))

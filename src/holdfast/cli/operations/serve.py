@@ -16,6 +16,7 @@ from holdfast.cli.program import program
 
 if TYPE_CHECKING:
     from holdfast.cli.programs.child import Children
+    from holdfast.node.clustered.cluster_settings import ClusterSettings
     from holdfast.node.login.security import Security
     from holdfast.node.server import Server
     from holdfast.recorder.recorder_contents import RecorderContents
@@ -152,6 +153,15 @@ RelayFile = Annotated[
         "--relay", metavar="FILE", help="Run the relay of this file beside the server, as `holdfast relay` does.", parser=expanded
     ),
 ]
+ClusterFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--cluster",
+        metavar="FILE",
+        help="The file of the cluster that this server is a node of; --name says which. Events are then kept by NATS.",
+        parser=expanded,
+    ),
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -198,6 +208,7 @@ def serve(
     http_token_file: HttpTokenFile = None,
     actions: ActionsFile = None,
     relay: RelayFile = None,
+    cluster: ClusterFile = None,
 ) -> None:
     import holdfast
     from holdfast.node.login.security import Security
@@ -219,10 +230,11 @@ def serve(
     _check_rules(actions)
     security = Security(users, tls_certificate, tls_key, tls_client_ca, require_certificate, insecure)
 
+    joined = _cluster(cluster, {"--http": http, "--boot-recorder": boot_recorder}) if cluster is not None else None
     show = _show_over_http(http, http_token_file, security) if http is not None else None
 
     async def opened() -> Server:
-        server = await Server.open(settings, data, host, port, _boot(boot_recorder), security, holdfast.__version__)
+        server = await Server.open(settings, data, host, port, _boot(boot_recorder), security, holdfast.__version__, joined)
         if show is not None:
             await show(server, data)
         children = _children(actions, relay, server, host)
@@ -235,6 +247,17 @@ def serve(
         _tell_service_manager("STOPPING=1")
 
     holdfast.run(work())
+
+
+def _cluster(file: Path, alone: dict[str, object]) -> ClusterSettings:
+    """The settings of a cluster; BadSetting for options that only a server alone has."""
+    from holdfast.errors import BadSetting
+    from holdfast.node.clustered import cluster_settings
+
+    for option, value in alone.items():
+        if value is not None:
+            raise BadSetting(f"{option} is for a server that is alone; leave it out with --cluster", setting=option.lstrip("-"))
+    return cluster_settings.read(file)
 
 
 def _show_over_http(address: str, token_file: Path | None, security: Security) -> Callable[[Server, Path], Awaitable[None]]:
@@ -256,7 +279,9 @@ def _show_over_http(address: str, token_file: Path | None, security: Security) -
 
     async def show(server: Server, data: Path) -> None:
         from holdfast.cli.output import print_line
+        from holdfast.node.node import Node
 
+        assert isinstance(server.node, Node)  # --http is refused for a node of a cluster
         try:
             endpoint = await Endpoint.open(server.node, data, host, port, token, server.tls, holdfast.__version__)
         except BaseException:

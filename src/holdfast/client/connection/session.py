@@ -71,6 +71,7 @@ class Session(Questions):
         self.is_lane = lane_of is not None
         # One session in each channel, where there are several.
         self.lanes: Lanes | None = None if lane_of is None else lane_of.lanes
+        self.former: dict[str, str] = {}  # by channel: ids of a session before it, whose place its lanes take
         self.number = connection.next_number(self)
         self.name = name
         self.confirm = confirm
@@ -153,7 +154,9 @@ class Session(Questions):
         """Go on, on a new link: first the session itself, then the producer, then the receivers."""
         resumed = self.id if self.is_resumable else ""
         opened: SessionOpened = await self.ask_now(
-            lambda token: OpenSession(token, self.name, resumed, self.is_resumable, self.channel), deadline, self.number
+            lambda token: OpenSession(token, self.name, resumed, self.is_resumable, self.channel, self.connection.link_number),
+            deadline,
+            self.number,
         )
         self.ids = Counter(int.from_bytes(opened.first_id, "big"))
         self.id = opened.session

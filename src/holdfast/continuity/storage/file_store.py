@@ -42,6 +42,8 @@ log = logging.getLogger("holdfast.continuity")
 READY_SECONDS = 3.0
 OUTCOME_SECONDS = 30.0
 LOOK_SECONDS = 5.0
+# A write waits so long for places that are behind: they go stale with three seconds of work, and more on a busy machine.
+CATCH_UP_SECONDS = 15.0
 # Up to so much is checked as a whole before the first byte of it is given.
 CHECKED_WHOLE = 1 << 20
 PAGE = 1_000
@@ -116,7 +118,7 @@ class FileStore:
     ) -> Outcome:
         """Give a name these bytes, whole or not at all. A large content is staged at places, and never in memory as a whole."""
         checked_new_file(name)
-        self._check_places()
+        await self._until_places()
         small, rest = await _first_bytes(content, self.definition.small_bytes)
         if rest is None:
             put = Put(name, hashlib.sha256(small).hexdigest(), len(small), small, content_type, if_match, if_none_match)
@@ -133,13 +135,15 @@ class FileStore:
         """Give a file another name; a file of that name is replaced."""
         return await self._write(Move(checked_file(name), checked_new_file(to), if_match, if_none_match))
 
-    def _check_places(self) -> None:
-        """Refuse a write while too few places are current, before anything is sent."""
-        current = len(self.places.current())
-        if current < self.definition.places_min:
-            raise NotTaken(
-                f"{current} of {self.definition.places_min} places of file store {self._name!r} are current; nothing was written"
-            )
+    async def _until_places(self) -> None:
+        """Refuse a write while too few places are current, before anything is sent. Wait for those that are only behind: a place
+        that is slower than the writers has them wait, not fail."""
+        current, needed = len(self.places.current()), self.definition.places_min
+        if current < needed and self.places.is_catching_up(needed):
+            await self.places.until_current(needed, CATCH_UP_SECONDS)
+            current = len(self.places.current())
+        if current < needed:
+            raise NotTaken(f"{current} of {needed} places of file store {self._name!r} are current; nothing was written")
 
     async def _stage(self, begun: bytes, rest: AsyncIterator[bytes]) -> tuple[str, int]:
         self._turn += 1
@@ -148,7 +152,7 @@ class FileStore:
         return await staged(self._links, places, self.definition.places_min, begun, rest, self.places.fail)
 
     async def _write(self, write: Write) -> Outcome:
-        self._check_places()
+        await self._until_places()
         try:
             receipt = await self.client.topic(self.definition.writes).send(
                 writes.encode(write), type=writes.WRITE, datacontenttype="application/msgpack"

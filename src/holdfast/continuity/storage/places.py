@@ -42,6 +42,11 @@ class Places:
         now = asyncio.get_running_loop().time()
         return [each for name, each in self.known.reachable(now).items() if name != besides]
 
+    def is_catching_up(self, count: int) -> bool:
+        """Whether so many places will be current soon, with those that apply what waits for them."""
+        now = asyncio.get_running_loop().time()
+        return len(self.known.current(now)) + len(self.known.catching_up(now)) >= count
+
     def fail(self, name: str) -> None:
         self.known.fail(name, asyncio.get_running_loop().time())
 

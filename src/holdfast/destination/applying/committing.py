@@ -36,6 +36,8 @@ Confirmation = tuple[Queue, Ranges, int]
 
 def part(state: State, entry: int, command: commands.Part, payload: memoryview, effects: Effects) -> None:
     if is_stage(command.session):
+        if (command.session, command.assembly) in state.transactions.stages:
+            return
         made = publishing.part_of(state, entry, command, payload)
         state.assemblies.add_part(command.session, command.assembly, command.number, entry, len(payload), made)
         return

@@ -185,6 +185,7 @@ def set_settings(state: State, destination: Destination, settings: Settings, eff
     """Use these settings from now on. The destination counts as configured, also where they are the same."""
     destination.settings = settings
     destination.is_unconfigured = False
+    state.catalog.note_changed(destination.name)
     for queue in state.catalog.queues_of(destination.name):
         queue.configure(settings)
     state.deduplicate(destination.name, settings.deduplicate_ms)

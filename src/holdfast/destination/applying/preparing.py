@@ -5,6 +5,8 @@
     Final       the decision is carried out, once; a repetition is answered as before
     Complete    every Final is applied: the first participant may forget the transaction in time
 
+A publication of stages at several managers is such a transaction, too.
+
 Each is answered with a status: prepared, committed with what a commit is answered with, or aborted with the reason; a decision
 with commit, or abort with the reason. ADR 25 has the table of states and commands.
 """
@@ -15,14 +17,15 @@ from itertools import pairwise
 from typing import Any
 
 from holdfast.destination import command as commands
+from holdfast.destination.applying import publishing
 from holdfast.destination.applying.attaching import end_if_left_behind
 from holdfast.destination.applying.committing import Confirmation, carry_out, check_parts, confirmation_of
 from holdfast.destination.applying.verdict import bury
 from holdfast.destination.effect import BacklogKey, Locked, Purged, Unlocked
-from holdfast.destination.state.assembly import Assembly, Outcome
-from holdfast.destination.state.cluster.transactions import Afterwards, Key, Prepared, Transaction
+from holdfast.destination.state.assembly import Assembly, Outcome, is_stage
+from holdfast.destination.state.cluster.transactions import Afterwards, Key, Prepared, Publication, Transaction
 from holdfast.destination.state.state import Effects, State
-from holdfast.errors import HoldfastError, ProtocolError, Refused
+from holdfast.errors import HoldfastError, NotPublished, ProtocolError, Refused
 from holdfast.event.position import Ranges
 
 Status = tuple[Any, ...]
@@ -69,6 +72,8 @@ def prepare(state: State, entry: int, command: commands.Prepare, payload: memory
         return _status(known)
     if transaction is not None:
         return PREPARED
+    if is_stage(command.session):
+        return _prepare_stages(state, entry, command, payload)
     if command.session not in state.sessions():
         return _abort_unknown(state, key, SESSION_GONE)
     assembly = state.assemblies.find(*key) or Assembly(*key)
@@ -94,17 +99,42 @@ def _lock(
         state.backlog(key).lock(ranges)
         effects.append(Locked(key, ranges))
     destinations = dict.fromkeys(made.batch.destination for made in assembly.in_order())
-    transaction = Transaction((command.session, command.assembly), command.participants, command.here, entry)
+    transaction = Transaction((command.session, command.assembly), command.participants, command.here, entry, command.at_ms)
     transaction.prepared = Prepared(command.client, settled, tuple(destinations), [])
     state.transactions.add(transaction)
+
+
+def _prepare_stages(state: State, entry: int, command: commands.Prepare, payload: memoryview) -> Status:
+    """Prepare a publication. If its checks fail, the stages stay, to be published later, or dropped."""
+    key, named = (command.session, command.assembly), publishing.read_stages(payload)
+    locked = state.transactions
+    is_locked = any((command.session, name) in locked.stages for name, _ in named)
+    if is_locked or (command.session, command.scope) in locked.scopes:
+        return _abort_unknown(state, key, "another publication of its scope or of its stages is in doubt; publish it later")
+    try:
+        batches = publishing.checked(state, command, named)
+    except NotPublished as problem:
+        return _abort_unknown(state, key, problem.sentence)
+    destinations = tuple(dict.fromkeys(batch.destination for batch in batches))
+    transaction = Transaction(key, command.participants, command.here, entry, command.at_ms)
+    publication = Publication(command.session, command.scope, command.number, tuple(named))
+    transaction.prepared = Prepared(command.client, (), destinations, [], publication)
+    state.transactions.add(transaction)
+    return PREPARED
 
 
 def _abort_unknown(state: State, key: Key, reason: str) -> Status:
     """A transaction that is not prepared here is aborted: its parts are let go, and the outcome is remembered."""
     outcome = Outcome(reason=reason or UNSAID)
-    state.assemblies.let_go(*key)
+    _let_go(state, key)
     state.transactions.remember(key, outcome)
     return _status(outcome)
+
+
+def _let_go(state: State, key: Key) -> None:
+    """Let the parts of an aborted transaction go. Stages are not its own: they stay."""
+    if not is_stage(key[0]):
+        state.assemblies.let_go(*key)
 
 
 # --- Decision and Complete -------------------------------------------------------------------------------------------
@@ -136,9 +166,10 @@ def decide(state: State, entry: int, command: commands.Decision, payload: memory
 
 def _decided_abort(state: State, entry: int, command: commands.Decision) -> Transaction:
     """Abort a transaction that is not known here. It is in doubt until every participant has heard of it."""
-    transaction = Transaction((command.session, command.assembly), command.participants, command.participants[0], entry)
+    key = (command.session, command.assembly)
+    transaction = Transaction(key, command.participants, command.participants[0], entry, command.at_ms)
     transaction.outcome = Outcome(reason=command.reason or UNSAID)
-    state.assemblies.let_go(*transaction.key)
+    _let_go(state, transaction.key)
     state.transactions.add(transaction)
     return transaction
 
@@ -184,15 +215,29 @@ def finish(state: State, entry: int, command: commands.Final, payload: memoryvie
 
 def _commit(state: State, entry: int, command: commands.Final, transaction: Transaction, effects: Effects) -> Outcome:
     prepared = _unlocked(state, transaction)
+    if prepared.publication is not None:
+        return _finished(state, transaction, _publish(state, entry, command, prepared, effects), prepared, effects)
     assembly = state.assemblies.find(*transaction.key) or Assembly(*transaction.key)
     confirmations = [(state.queue(key), ranges, 0) for key, ranges in prepared.settled]
     outcome = carry_out(state, entry, assembly, confirmations, prepared.client, command.at_ms, effects)
     return _finished(state, transaction, outcome, prepared, effects)
 
 
+def _publish(state: State, entry: int, command: commands.Final, prepared: Prepared, effects: Effects) -> Outcome:
+    """Place the stages, all of which are here still; none if their number was published before."""
+    publication = prepared.publication
+    assert publication is not None, "the caller has looked"
+    is_new = publication.number > state.scopes.last((publication.session, publication.scope))
+    stages = [state.assemblies.find(publication.session, name) for name, _ in publication.stages] if is_new else []
+    made = [part.batch for stage in stages if stage is not None for part in stage.in_order()]
+    batches = [batch._replace(client=prepared.client) for batch in made]
+    events = publishing.carry_out(state, entry, publication, batches, command.at_ms, effects)
+    return Outcome((events, 0, batches[0].entry if batches else 0))
+
+
 def _abort(state: State, command: commands.Final, transaction: Transaction, effects: Effects) -> Outcome:
     prepared = _unlocked(state, transaction)
-    state.assemblies.let_go(*transaction.key)
+    _let_go(state, transaction.key)
     effects.extend(Unlocked(key, ranges) for key, ranges in prepared.settled)
     for each in prepared.afterwards:
         _take(state, each, effects)

@@ -26,6 +26,7 @@ from holdfast.destination.applying.placing import place_all
 from holdfast.destination.backlog import bodies as _bodies
 from holdfast.destination.batch_traits import traits_of
 from holdfast.destination.state.assembly import Assembly, PartBatch
+from holdfast.destination.state.cluster.transactions import Publication
 from holdfast.destination.state.deduplication import bits_of, keys_of
 from holdfast.destination.state.producers import Batch
 from holdfast.destination.state.receivers import user_of
@@ -37,6 +38,7 @@ from holdfast.errors import NotPublished, ProtocolError
 from holdfast.event.event import NOT_READABLE
 
 Named = list[tuple[str, int]]  # stages: name, parts
+Publishing = commands.Publish | commands.Prepare
 _stages = msgspec.msgpack.Decoder(Named)
 _names = msgspec.msgpack.Decoder(list[str])
 encode_payload = msgspec.msgpack.Encoder().encode
@@ -79,26 +81,39 @@ def _selecting(state: State, destination: str) -> Iterator[Subscription]:
 
 
 def publish(state: State, entry: int, command: commands.Publish, payload: memoryview, effects: Effects) -> dict[str, Any]:
-    named = _read(_stages, payload)
-    scope = (command.session, command.scope)
-    if command.number <= (last := state.scopes.last(scope)):
-        state.scopes.use(scope, command.number)
-        state.assemblies.let_go(command.session, *(name for name, _ in named))
-        return {"is_new": False, "events": 0, "last": last}
-    batches = _checked(state, command, named)
-    state.scopes.use(scope, command.number)
-    state.assemblies.let_go(command.session, *(name for name, _ in named))
-    repeated = place_all(state, batches, entry, effects, command.at_ms)
-    events = sum(batch.events - bits_of(repeated.get(batch.entry, ())).bit_count() for batch in batches)
-    return {"is_new": True, "events": events, "last": command.number}
+    named = read_stages(payload)
+    last = state.scopes.last((command.session, command.scope))
+    batches = checked(state, command, named)
+    publication = Publication(command.session, command.scope, command.number, tuple(named))
+    events = carry_out(state, entry, publication, batches, command.at_ms, effects)
+    return {"is_new": command.number > last, "events": events, "last": max(command.number, last)}
+
+
+def carry_out(state: State, entry: int, publication: Publication, batches: list[Batch], at_ms: int, effects: Effects) -> int:
+    """Publish stages, after all checks: how many events are placed."""
+    state.scopes.use((publication.session, publication.scope), publication.number)
+    state.assemblies.let_go(publication.session, *(name for name, _ in publication.stages))
+    repeated = place_all(state, batches, entry, effects, at_ms)
+    return sum(batch.events - bits_of(repeated.get(batch.entry, ())).bit_count() for batch in batches)
 
 
 def drop(state: State, command: commands.Abandon, payload: memoryview) -> bool:
     """As `committing.abandon`, for stages: published ones are not here any more, and stay published."""
-    names = [command.assembly] if command.assembly else _read(_names, payload)
     if not state.is_outdated(command.epoch):
-        state.assemblies.let_go(command.session, *names)
+        state.assemblies.let_go(command.session, *dropped(command, payload))
     return True
+
+
+def dropped(command: commands.Abandon, payload: memoryview) -> list[str]:
+    """The names of the stages that a command drops."""
+    names: list[str] = [command.assembly] if command.assembly else _read(_names, payload)
+    return names
+
+
+def read_stages(payload: memoryview) -> Named:
+    """The stages in the payload of a command."""
+    named: Named = _read(_stages, payload)
+    return named
 
 
 def _read(decoder: msgspec.msgpack.Decoder[Any], payload: memoryview) -> Any:
@@ -111,8 +126,10 @@ def _read(decoder: msgspec.msgpack.Decoder[Any], payload: memoryview) -> Any:
 # --- checks ----------------------------------------------------------------------------------------------------------
 
 
-def _checked(state: State, command: commands.Publish, named: Named) -> list[Batch]:
-    """All batches to be placed, in order; NotPublished when one fails its checks."""
+def checked(state: State, command: Publishing, named: Named) -> list[Batch]:
+    """All batches to be placed, in order; none for a number that was published before. NotPublished when a check fails."""
+    if command.number <= state.scopes.last((command.session, command.scope)):
+        return []
     if len(dict(named)) != len(named):
         raise _refused(command, "", "a stage is named twice; name each once")
     batches: list[Batch] = []
@@ -124,7 +141,7 @@ def _checked(state: State, command: commands.Publish, named: Named) -> list[Batc
     return batches
 
 
-def _check_whole(command: commands.Publish, stage: Assembly, parts: int) -> None:
+def _check_whole(command: Publishing, stage: Assembly, parts: int) -> None:
     if len(stage.entries) > parts:
         why = f"{len(stage.entries)} parts of stage {stage.name!r} came, and {parts} are named; publish what sealing it gave"
         raise _refused(command, stage.name, why)
@@ -136,7 +153,7 @@ def _check_whole(command: commands.Publish, stage: Assembly, parts: int) -> None
         raise _refused(command, stage.name, why)
 
 
-def _check_destinations(state: State, command: commands.Publish, batches: list[Batch]) -> None:
+def _check_destinations(state: State, command: Publishing, batches: list[Batch]) -> None:
     selectors: dict[str, list[str]] = {}
     for batch in batches:
         destination = batch.destination
@@ -149,5 +166,5 @@ def _check_destinations(state: State, command: commands.Publish, batches: list[B
             raise _refused(command, "", why)
 
 
-def _refused(command: commands.Publish, stage: str, why: str) -> NotPublished:
+def _refused(command: Publishing, stage: str, why: str) -> NotPublished:
     return NotPublished(f"nothing was published: {why}", scope=command.scope, number=command.number, stage=stage)

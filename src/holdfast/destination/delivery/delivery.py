@@ -244,7 +244,7 @@ class Delivery:
             for low, high, state in self._state.positions.over(first, last):
                 if state is LOCKED:
                     self._state.forget(low, high)
-                    self._state.put_back(low, high, 0)
+                    self._state.return_fresh(low, high, 0)
 
     # --- crash care --------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from holdfast.destination.snapshots import snapshot_parts
 from holdfast.destination.snapshots.snapshot_parts import OutcomeFields, Part, portions
 from holdfast.destination.state.assembly import Outcome
 from holdfast.destination.state.cluster.origins import Origin
-from holdfast.destination.state.cluster.transactions import Afterwards, Prepared, Transaction
+from holdfast.destination.state.cluster.transactions import Afterwards, Prepared, Publication, Transaction
 from holdfast.destination.state.state import State
 from holdfast.event.position import Ranges
 
@@ -35,7 +35,7 @@ def parts(state: State) -> Iterator[Part]:
 
 def _transaction(transaction: Transaction) -> Part:
     prepared = transaction.prepared
-    head = (*transaction.key, list(transaction.participants), transaction.here, transaction.since)
+    head = (*transaction.key, list(transaction.participants), transaction.here, transaction.since, transaction.since_ms)
     decided = (transaction.is_commit, transaction.reason, transaction.outcome and _fields(transaction.outcome))
     if prepared is None:
         return snapshot_parts.TransactionImage(*head, *decided, False)
@@ -47,6 +47,7 @@ def _transaction(transaction: Transaction) -> Part:
         [(*key, ranges.to_bytes()) for key, ranges in prepared.settled],
         list(prepared.destinations),
         [(*each.backlog, each.ranges.to_bytes(), each.death) for each in prepared.afterwards],
+        prepared.publication and (prepared.publication.scope, prepared.publication.number, list(prepared.publication.stages)),
     )
 
 
@@ -100,13 +101,17 @@ def restore(state: State, part: Part) -> bool:
 
 
 def _restore_transaction(state: State, part: snapshot_parts.TransactionImage) -> None:
-    made = Transaction((part.session, part.name), part.participants, part.here, part.since)
+    made = Transaction((part.session, part.name), part.participants, part.here, part.since, part.since_ms)
     made.is_commit, made.reason = part.is_commit, part.reason
     made.outcome = None if part.outcome is None else _outcome(part.outcome)
     if part.is_prepared:
         settled = tuple(((name, subscription), Ranges.from_bytes(ranges)) for name, subscription, ranges in part.settled)
         afterwards = [Afterwards((name, sub), Ranges.from_bytes(ranges), death) for name, sub, ranges, death in part.afterwards]
-        made.prepared = Prepared(part.client, settled, tuple(part.destinations), afterwards)
+        publication = None
+        if part.publication is not None:
+            scope, number, stages = part.publication
+            publication = Publication(part.session, scope, number, tuple(stages))
+        made.prepared = Prepared(part.client, settled, tuple(part.destinations), afterwards, publication)
         for key, ranges in settled:
             state.backlog(key).lock(ranges)
     state.transactions.add(made)

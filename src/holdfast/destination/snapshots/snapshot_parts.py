@@ -257,6 +257,7 @@ class TransactionImage(Part, frozen=True, tag=36):
     participants: list[str]
     here: str
     since: int
+    since_ms: int
     is_commit: bool | None
     reason: str
     outcome: OutcomeFields | None
@@ -265,6 +266,7 @@ class TransactionImage(Part, frozen=True, tag=36):
     settled: list[tuple[str, str, bytes]] = []  # destination, subscription, ranges
     destinations: list[str] = []  # of its parts
     afterwards: list[tuple[str, str, bytes, Death | None]] = []
+    publication: tuple[str, int, list[tuple[str, int]]] | None = None  # scope, number, stages
 
 
 class TransactionOutcomesImage(Part, frozen=True, tag=37):

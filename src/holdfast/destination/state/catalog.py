@@ -8,7 +8,9 @@ name ─▶ queue or topic                    what clients speak of
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, NoReturn
 
 from holdfast.destination.backlog.backlog import Backlog
@@ -27,6 +29,8 @@ Destination = Queue | Topic
 
 # Log records that wait in a subscription without receivers; records past them are not kept.
 LOG_EVENTS_MAX = 100_000
+# The names of the newest changes, for those who know what was before them.
+NEWS_MAX = 4_096
 
 
 class Catalog:
@@ -36,6 +40,8 @@ class Catalog:
         self.limited: dict[BacklogKey, Subscription] = {}  # subscriptions that are removed past a limit
         self.dead = DeadQueue(bodies)
         self.destinations: dict[str, Destination] = {}
+        self.version = 0  # how many times a destination came, went, or got other settings, since it was restored
+        self._news: deque[str] = deque(maxlen=NEWS_MAX)
         self._temporaries: dict[str, int] = {}  # temporary destinations, by the user whose session owns them
         # Sorted at the first question: a listing of a hundred thousand asks page by page.
         self._names: list[str] | None = None
@@ -142,6 +148,7 @@ class Catalog:
 
     def add(self, destination: Destination) -> None:
         self.destinations[destination.name] = destination
+        self.note_changed(destination.name)
         if self._names is not None:
             insort(self._names, destination.name)
         if destination.owner:
@@ -158,6 +165,7 @@ class Catalog:
     def remove(self, name: str) -> Destination:
         """Remove the destination itself; its queues are removed one by one."""
         removed = self.destinations.pop(name)
+        self.note_changed(name)
         if self._families.get(_family(name)) == name:
             del self._families[_family(name)]
         if self._names is not None:
@@ -168,6 +176,15 @@ class Catalog:
             if not self._temporaries[user]:
                 del self._temporaries[user]
         return removed
+
+    def note_changed(self, name: str) -> None:
+        self.version += 1
+        self._news.append(name)
+
+    def changed_since(self, version: int) -> list[str] | None:
+        """The names of destinations that changed since this version; None if that is too long ago."""
+        changes = self.version - version
+        return None if not 0 <= changes <= len(self._news) else list(dict.fromkeys(islice(reversed(self._news), changes)))
 
     def add_subscription(self, subscription: Subscription) -> None:
         self.has_selectors = self.has_selectors or subscription.selector is not None

@@ -113,7 +113,7 @@ class DeadQueue(Queue):
         if opened < 0:
             self.backlog.place(entry, runs[0].events, bits(0, runs[0].events - 1) & ~wanted)
             for run in runs:
-                if run.deliveries:
+                if run.deliveries or (run.reason and death.code == REDELIVERED):
                     self.told.put(run.first, run.last, (_death_of(run, death),))
             return
         for run in runs:

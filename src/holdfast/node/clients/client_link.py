@@ -169,7 +169,7 @@ class ClientLink:
         if len(self._sessions) >= SESSIONS_MAX:
             self.end(ProtocolError(f"a link carries at most {SESSIONS_MAX} sessions; close some, or use another link"))
             return
-        session, first_id = self._manager.open_session(message.name, target, found, self, message.is_resumable)
+        session, first_id = self._manager.open_session(message.name, target, found, self, message.is_resumable, message.link)
         self._sessions[number] = session
         self._numbers[session.id] = number
         opened = (session.id, first_id.to_bytes(16, "big"), found is not None, session.channel, target.told_incarnation)

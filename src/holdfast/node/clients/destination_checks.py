@@ -85,7 +85,7 @@ def _not_created(target: ManagerLink, destination: str, kind: Kind) -> HoldfastE
 def _check_temporary(target: ManagerLink, destination: str) -> None:
     """NoSuchDestination for one that is gone with its client; before the channel is replayed nobody knows."""
     name.check_temporary(destination)
-    if target.messages.is_primary:
+    if target.messages.is_gone(destination):
         raise NoSuchDestination(
             f"temporary destination {destination!r} is gone with the client that made it; nobody waits for this any more",
             destination=destination,

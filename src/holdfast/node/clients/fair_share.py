@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from holdfast.channel.channel import Buffer, Channel, OnOutcome, Purpose, Receipt
+from holdfast.channel.channel import Appendable, Buffer, OnOutcome, Purpose, Receipt
 from holdfast.destination.command import BatchCommand, accepted
 from holdfast.errors import HoldfastError
 from holdfast.node import supervision
@@ -28,7 +28,7 @@ Submitted = tuple[BatchCommand, Buffer, OnOutcome]
 
 class FairShare:
     def __init__(
-        self, channel: Channel, clock: Clock, wait_for_selectors: WaitForSelectors = lambda batch, payload, then: False
+        self, channel: Appendable, clock: Clock, wait_for_selectors: WaitForSelectors = lambda batch, payload, then: False
     ) -> None:
         """`wait_for_selectors` says whether a batch must wait for selectors, and calls back when they have answered."""
         self._wait_for_selectors = wait_for_selectors

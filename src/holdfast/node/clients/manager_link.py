@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 
 from holdfast.bus.bus import Bus, message_manager_subject
 from holdfast.bus.message import Question, Reply, WatermarksAsked
-from holdfast.channel.channel import Channel, Purpose, Receipt
+from holdfast.channel.channel import Appendable, Purpose, Receipt
 from holdfast.cluster.places import Places
 from holdfast.destination import command
 from holdfast.destination.settings import of_first_use
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, LinkLost
 from holdfast.event.position import Ranges
 from holdfast.node.administration.arguments import Arguments
 from holdfast.node.clients.assembly_requests import BegunStages
@@ -47,7 +47,7 @@ class ManagerLink:
         self,
         name: str,
         messages: MessageManagerView,
-        channel: Channel,
+        channel: Appendable,
         bus: Bus,
         subject: str,
         clock: Clock,
@@ -69,6 +69,7 @@ class ManagerLink:
         self.given_up: set[str] = set()  # sessions that cannot be resumed any more, although their Detach is not applied yet
         self._bus = bus
         self._messages_subject = message_manager_subject(messages.name)
+        self._epoch = 0  # of the primary with which there is a link, or was
         self._token = 0
         self._waiting: dict[int, Waiting] = {}
         # Destinations created on first use whose command is not applied yet.
@@ -81,6 +82,17 @@ class ManagerLink:
     def told_incarnation(self) -> str:
         """That of its channel, where there are several; the greeting tells that of one alone."""
         return self.channel.id if self.name else ""
+
+    def is_led_anew(self, epoch: int) -> bool:
+        """A link with its primary begins. Whether the primary does not know what this client manager told the one before; then
+        it is asked for the watermarks, and what was asked of the former one is not answered any more."""
+        was, self._epoch = self._epoch, epoch
+        self.tell(WatermarksAsked(self.subject))
+        waiting, self._waiting = self._waiting, {}
+        lost = LinkLost("the message manager has another primary; this may have been done: look before you repeat it")
+        for each in waiting.values():
+            each.failed(lost)
+        return was != 0
 
     # --- beside the channel ------------------------------------------------------------------------------------------
 

@@ -81,7 +81,11 @@ class DeadAndDetach:
         """Detach a receiver that did not come back, although its session did."""
         self._detach(*holder)
 
-    def _detach(self, session: str, receiver: int) -> None:
+    def detach_lost(self, session: str, link: int) -> None:
+        """Detach a session whose client manager is gone, unless it has come by a later link of its client."""
+        self._detach(session, 0, link)
+
+    def _detach(self, session: str, receiver: int, link: int = 0) -> None:
         """Others get what it holds (rule 4); until it is detached, nobody does. So it is tried again where there was no room, but
         nothing is released a second time: another event would be next by then, and would be counted."""
 
@@ -90,9 +94,10 @@ class DeadAndDetach:
             if isinstance(problem, Unavailable | OutcomeUnknown):
                 what = f"receiver {receiver} of session {session}" if receiver else f"session {session}"
                 log.error("%s cannot be detached yet: %s", what, problem)
-                self._clock.call_later(AGAIN_MS, lambda: self._detach(session, receiver))
+                self._clock.call_later(AGAIN_MS, lambda: self._detach(session, receiver, link))
 
-        self._issue(command.Detach(session, receiver, self._clock.now_ms(), self.epoch)).add_done_callback(tried)
+        detach = command.Detach(session, receiver, self._clock.now_ms(), self.epoch, link=link)
+        self._issue(detach).add_done_callback(tried)
 
     def _issue(self, issued: command.Command) -> asyncio.Future[Receipt]:
         future = self._channel.append(command.encode(issued), Purpose.UPKEEP)

@@ -9,7 +9,7 @@ events that cannot be delivered, and about sessions that are gone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from holdfast.bus.bus import Bus
 from holdfast.bus.message import NoLongerHeld
@@ -22,6 +22,7 @@ from holdfast.destination.state.subscription import Subscription
 from holdfast.errors import SubscriptionInUse
 from holdfast.event.position import Ranges
 from holdfast.node.clock import Clock
+from holdfast.node.delivering.congestion import Congestion
 from holdfast.node.delivering.dead_and_detach import DeadAndDetach
 from holdfast.node.delivering.delivery_loop import DeliveryLoop
 from holdfast.node.delivering.expirer import Expirer
@@ -52,6 +53,7 @@ class Deliverer:
         self._directory = directory
         self._bus = bus
         self._roster = Roster()
+        self._congestion = Congestion()
         self._early_returns: list[effect.Returned] = []
         heads, turn, find = HeadReader(directory, channel), turn or SharedTurn(), self.deliveries.get
         self._dead_and_detach = DeadAndDetach(channel, clock, find)
@@ -181,7 +183,10 @@ class Deliverer:
         assert delivery is not None, f"{holder} attaches to {key}, which is not there"
         held = self._roster.attach(holder, key)
         ahead, keeps = self._roster.take_ahead(holder), self._roster.is_keeping(holder)
-        return delivery.attach(holder, held, selector, ahead, is_keeping=keeps)
+        lost = delivery.attach(holder, held, selector, ahead, is_keeping=keeps)
+        if self._congestion.is_passed_over(holder[0], self._roster.route(holder)):
+            delivery.pass_over(holder, True)
+        return lost
 
     # --- what receivers say ------------------------------------------------------------------------------------------
 
@@ -231,12 +236,32 @@ class Deliverer:
     def congested(self, session: str, is_congested: bool) -> None:
         """The link of a session takes no more, or does again. Until then the session is passed over, whatever its credit
         (B12)."""
-        for holder, key in self._roster.of_session(session):
-            if key in self.deliveries:
-                self.deliveries[key].pass_over(holder, is_congested)
-                self._loop.mark_due(key)
+        self._congestion.note_session(session, is_congested, lambda: {session for session, _ in self._roster.attached})
+        self._pass_over(self._roster.of_session(session))
         if not is_congested:
             self.wake()
+
+    def client_manager_congested(self, client_manager: str, is_congested: bool) -> None:
+        """A client manager of another process takes nothing of what is published to it, or does so again."""
+        self._congestion.note_client_manager(client_manager, is_congested)
+        self._pass_over(self._roster.through(client_manager))
+        if not is_congested:
+            self.wake()
+
+    def _pass_over(self, holders: Iterable[tuple[Holder, BacklogKey]]) -> None:
+        for holder, key in holders:
+            if key in self.deliveries:
+                is_passed_over = self._congestion.is_passed_over(holder[0], self._roster.route(holder))
+                self.deliveries[key].pass_over(holder, is_passed_over)
+                self._loop.mark_due(key)
+
+    def link_began(self, client_manager: str) -> None:
+        """The link with a client manager ended, or began anew: what was published on the former one may be lost. The credit of
+        its receivers is void until it has said again what they hold."""
+        self.client_manager_congested(client_manager, False)
+        for holder, key in self._roster.through(client_manager):
+            if key in self.deliveries:
+                self.deliveries[key].revoke(holder)
 
     def detach_session(self, session: str) -> None:
         """A session did not come back: events handed to its programs count as delivered, and all that it holds goes to others."""
@@ -244,6 +269,10 @@ class Deliverer:
         seen = [(key, self.deliveries[key].seen(holder)) for holder, key in attached]
         unseen = [(key, self.deliveries[key].unseen(holder)) for holder, key in attached]
         self._dead_and_detach.detach_session(session, seen, unseen)
+
+    def detach_lost(self, session: str, link: int) -> None:
+        """The client manager of a session is gone, and it has not come by a later link: all that it holds goes to others."""
+        self._dead_and_detach.detach_lost(session, link)
 
     def prepare_take_over(self, key: BacklogKey, session: str) -> None:
         """A receiver of this session is about to take over a subscription: its present receiver gets nothing more, and the events

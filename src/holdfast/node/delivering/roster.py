@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 from holdfast.destination.effect import BacklogKey, Holder
 from holdfast.event.position import Ranges
+from holdfast.node.delivering.congestion import is_part_of
 
 Spans = list[tuple[int, int]]
 
@@ -127,6 +128,10 @@ class Roster:
     def route(self, holder: Holder) -> str:
         """The client manager through which a receiver is reached; "" when none has spoken for it."""
         return self._routes.get(holder, "")
+
+    def through(self, client_manager: str) -> list[tuple[Holder, BacklogKey]]:
+        """The attached receivers that are reached through a client manager, and the backlog of each."""
+        return [(holder, key) for holder, key in self.attached.items() if is_part_of(self.route(holder), client_manager)]
 
     def of_session(self, session: str) -> Iterator[tuple[Holder, BacklogKey]]:
         """The attached receivers of a session, and the backlog of each."""

@@ -26,7 +26,10 @@ from holdfast.bus.message import (
     Holding,
     LinkCongested,
     LinkDown,
+    LinkEnded,
+    LinkMade,
     NotAttached,
+    PeerCongested,
     Question,
     Reply,
     SessionGone,
@@ -80,6 +83,10 @@ class BusListener:
             manager.when_primary(partial(manager.flow.tell, message.client_manager))
         elif isinstance(message, LinkCongested):
             manager.when_primary(partial(deliverer.congested, message.session, message.is_congested))
+        elif isinstance(message, PeerCongested):
+            deliverer.client_manager_congested(message.peer, message.is_congested)
+        elif isinstance(message, LinkMade | LinkEnded):
+            deliverer.link_began(message.peer)
         elif isinstance(message, Question):
             manager.when_caught_up(partial(self._ask, message))
         elif isinstance(message, BrowseAsked):

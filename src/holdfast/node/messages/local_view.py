@@ -7,7 +7,13 @@ from collections.abc import Callable, Sequence, Set
 from holdfast.channel.channel import Buffer
 from holdfast.destination.command import BatchCommand
 from holdfast.destination.state.queue import Queue
-from holdfast.node.message_manager_view import MessageManagerView, RememberedSession, Staged, TemporaryDestination
+from holdfast.node.message_manager_view import (
+    DestinationNews,
+    MessageManagerView,
+    RememberedSession,
+    Staged,
+    TemporaryDestination,
+)
 from holdfast.node.messages.destination_flow import fullness
 from holdfast.node.messages.message_manager import MessageManager
 
@@ -71,6 +77,15 @@ class LocalView(MessageManagerView):
         (found,) = channel.recent([entry], 1) or await channel.fetch([entry])
         return self._directory.batch_in(found, entry)
 
+    def list_destinations(self, since: int, then: Callable[[DestinationNews], None]) -> None:
+        catalog = self._directory.catalog
+        names = catalog.changed_since(since)
+        told = [
+            (name, self.kind_of(name) or "", self.is_deduplicating(name))
+            for name in (catalog.destinations if names is None else names)
+        ]
+        then(DestinationNews(catalog.version, names is None or not since, told))
+
     # --- destinations ------------------------------------------------------------------------------------------------
 
     def kind_of(self, destination: str) -> str | None:
@@ -79,6 +94,9 @@ class LocalView(MessageManagerView):
 
     def is_deduplicating(self, destination: str) -> bool:
         return destination in self._directory.deduplications
+
+    def is_gone(self, destination: str) -> bool:
+        return self.is_primary and self.kind_of(destination) is None
 
     def wait_for_selectors(self, batch: BatchCommand, payload: Buffer, then: Callable[[], None]) -> bool:
         return self._directory.catalog.has_selectors and self._manager.ask_first(batch, payload, then)

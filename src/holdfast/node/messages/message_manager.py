@@ -296,11 +296,11 @@ class MessageManager:
             if each.origin:
                 self._bus.publish(each.origin, Reply(each.token, each.value, each.error))
         elif isinstance(each, effect.Claimed):
+            self.epoch_began(each)
             if self._start.is_own(each, self.applied):
                 self._become_primary(each)
             elif self.is_primary:
                 self._step_down(each)
-            self.epoch_began(each)
         elif isinstance(each, effect.Attached) and not self.is_primary:
             self.deliverer.came_early((each.session, each.receiver))
         elif isinstance(each, effect.Returned) and not self.is_primary:

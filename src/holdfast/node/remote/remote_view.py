@@ -1,7 +1,7 @@
 """The message manager of another process, as a client manager sees it.
 
     asked and answered later    ViewAsked ──▶ primary ──▶ ViewAnswered; asked again when a new link is made
-    destinations                the table of places
+    destinations                what the primary has told (`KnownDestinations`)
     space, stages               the primary's heartbeats
     sessions, assemblies        what went through this client manager (`AppendedCommands`)
     everything else             left to the command, which is judged when it is applied
@@ -14,28 +14,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence, Set
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from holdfast.bus.bus import NODES, Bus, message_manager_subject
 from holdfast.bus.message import ApplyNowAsked, CopyState, Heartbeat, LinkMade, ViewAnswered, ViewAsked
 from holdfast.channel.channel import Buffer
 from holdfast.destination.command import BatchCommand
 from holdfast.errors import HoldfastError, TimedOut
-from holdfast.node.message_manager_view import MessageManagerView, RememberedSession, Staged, TemporaryDestination
+from holdfast.node.message_manager_view import (
+    DestinationNews,
+    MessageManagerView,
+    RememberedSession,
+    Staged,
+    TemporaryDestination,
+)
 from holdfast.node.remote.appended_commands import AppendedCommands
+from holdfast.node.remote.known_destinations import KnownDestinations
 
 log = logging.getLogger("holdfast.client_manager")
 
 # A fragment is waited for so long: longer than a takeover takes.
 FRAGMENT_TIMEOUT_S = 20.0
-
-
-class KnownPlaces(Protocol):
-    """What the table of places says about destinations."""
-
-    def kind_of(self, destination: str) -> str | None: ...
-
-    def is_deduplicating(self, destination: str) -> bool: ...
 
 
 class _Waiting(NamedTuple):
@@ -45,12 +44,12 @@ class _Waiting(NamedTuple):
 
 
 class RemoteView(MessageManagerView):
-    def __init__(self, name: str, client_manager: str, bus: Bus, places: KnownPlaces, appended: AppendedCommands) -> None:
+    def __init__(self, name: str, client_manager: str, bus: Bus, appended: AppendedCommands) -> None:
         """`client_manager` is the subject on which answers are heard."""
         self._name = name
         self._client_manager = client_manager
         self._bus = bus
-        self._places = places
+        self._destinations = KnownDestinations()
         self._appended = appended
         self._manager_subject = message_manager_subject(name)
         self._epoch = 0
@@ -99,9 +98,17 @@ class RemoteView(MessageManagerView):
             self._epoch, self._primary = copy.epoch, None  # the former one is deposed, whoever says so
         if copy.is_primary:
             self._primary = copy
+            self._learn(copy)
             waiting, self._when_primary = self._when_primary, []
             for then in waiting:
                 then()
+
+    def _learn(self, primary: CopyState) -> None:
+        """Ask which destinations there are, where something has changed."""
+        since = self._destinations.begin(primary.epoch, primary.destinations)
+        if since is not None:
+            learn = self._destinations.learn
+            self._ask("list_destinations", [since], lambda news: learn(primary.epoch, DestinationNews(*news)))
 
     # --- asked and answered later ------------------------------------------------------------------------------------
 
@@ -147,6 +154,9 @@ class RemoteView(MessageManagerView):
     def list_sessions(self, then: Callable[[Set[str]], None]) -> None:
         self._ask("list_sessions", [], lambda found: then(set(found)))
 
+    def list_destinations(self, since: int, then: Callable[[DestinationNews], None]) -> None:
+        self._ask("list_destinations", [since], lambda news: then(DestinationNews(*news)))
+
     def list_holders(self, destination: str, subscription: str, then: Callable[[Sequence[str]], None]) -> None:
         self._ask("list_holders", [destination, subscription], then)
 
@@ -176,10 +186,13 @@ class RemoteView(MessageManagerView):
     # --- destinations ------------------------------------------------------------------------------------------------
 
     def kind_of(self, destination: str) -> str | None:
-        return self._places.kind_of(destination)
+        return self._destinations.kind_of(destination)
 
     def is_deduplicating(self, destination: str) -> bool:
-        return self._places.is_deduplicating(destination)
+        return self._destinations.is_deduplicating(destination)
+
+    def is_gone(self, destination: str) -> bool:
+        return False
 
     def wait_for_selectors(self, batch: BatchCommand, payload: Buffer, then: Callable[[], None]) -> bool:
         return False

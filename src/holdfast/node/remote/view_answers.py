@@ -58,6 +58,9 @@ class ViewAnswers:
                 view.recall_session(session, lambda found: answered(_travelling(found)))
             case "list_sessions":
                 view.list_sessions(lambda found: answered(list(found)))
+            case "list_destinations":
+                (since,) = arguments
+                view.list_destinations(since, lambda news: answered(list(news)))
             case "list_holders":
                 destination, subscription = arguments
                 view.list_holders(destination, subscription, lambda found: answered(list(found)))

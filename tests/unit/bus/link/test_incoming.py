@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.bus.link.frame import BODY_BYTES_MAX, FRAME_BYTES, MISSING_RANGES_MAX
@@ -17,6 +17,8 @@ def take(incoming: Incoming, *sequences: int, now_ms: int = 0) -> list[int]:
 
 
 @given(st.lists(st.integers(1, 12), max_size=60))
+@example([2, 3, 5, 4, 9, 7, 8, 1])
+@example([12, 10, 11, 3, 2, 6, 5, 1, 4])
 def test_whatever_comes_the_pieces_follow_in_order_each_once_and_the_rest_is_missing(sequences: list[int]) -> None:
     incoming = Incoming()
 

@@ -16,6 +16,7 @@ from holdfast.continuity import register
 from holdfast.continuity.domain import Domain
 from holdfast.continuity.effects.effect_events import Ask, decode_ask
 from holdfast.continuity.effects.egress import EffectRefused, Egress
+from holdfast.continuity.effects.egress_address import EgressAddress
 from holdfast.continuity.machines.effects import traceparent_of
 from tests.exchange import carrying, open_exchange
 from tests.waiting import until
@@ -106,3 +107,17 @@ async def test_a_server_in_a_rebuild_gets_what_the_far_side_still_knows(url: str
 
         assert (result.status, b'"shares": 7' in result.body, stopped) == (200, True, [])
         assert len(exchange.orders) == 1
+
+
+async def test_a_call_with_a_body_in_an_unknown_coding_is_refused_and_causes_nothing(url: str) -> None:
+    async with open_egress(url) as (client, egress, _):
+        address = EgressAddress(egress, "127.0.0.1", 0)
+        address.open()
+        reader, writer = await asyncio.open_connection("127.0.0.1", address.port)
+        head = b"POST /exchange/orders HTTP/1.1\r\nhost: x\r\ntransfer-encoding: gzip, chunked\r\n"
+        writer.write(head + b"traceparent: %s\r\n\r\n1\r\na\r\n0\r\n\r\n" % TRACE[0][1])
+
+        assert (await asyncio.wait_for(reader.readline(), 30)).startswith(b"HTTP/1.1 501 ")
+        assert (await client.describe(DOMAIN.effects_queue))["waiting"] == 0
+        writer.close()
+        await address.close()

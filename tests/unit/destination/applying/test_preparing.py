@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.destination.command import Attach, Command, Complete, Confirm, Decision, Detach, Final, Part, Prepare, Settled
 from holdfast.destination.directory import Directory
@@ -152,10 +153,10 @@ def test_an_aborted_transaction_leaves_everything_as_it_was() -> None:
 def test_only_the_first_participant_needs_a_decision_and_only_it_stays_in_doubt_until_it_is_complete() -> None:
     manager, orders, _ = at_work()
     add_part(manager)
-    manager.ask(prepare(orders, here="west"))
+    manager.ask(replace(prepare(orders, here="west"), at_ms=1_234))
     (doubtful,) = manager.directory.transactions.in_doubt()
 
-    assert doubtful[:5] == ("ann", "t", ("east", "west"), "west", len(manager.log)) and doubtful.is_prepared
+    assert doubtful == ("ann", "t", ("east", "west"), "west", len(manager.log), 1_234, True, "")
     assert isinstance(manager.refusal(decision(True)), Refused)
     manager.ask(final(True, here="west"))
 

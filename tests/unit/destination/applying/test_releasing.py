@@ -104,6 +104,15 @@ def test_the_last_reason_is_told_with_an_event_that_was_redelivered_too_often(ma
     assert told[2].reason == "redelivered too often: no stock"
 
 
+def test_the_reason_of_a_release_that_was_not_counted_is_told_too(manager: Manager) -> None:
+    entry = manager.send("orders", 2)
+    manager.ask(release(entry, is_counted=False, reason="no stock"))
+
+    manager.append(Dead(0, "orders", "", ranges(entry), "redelivered too often"))
+
+    assert [death.reason for death in manager.directory.deaths(of(entry))] == ["redelivered too often: no stock"]
+
+
 def test_reasons_are_in_snapshots_and_digests_and_go_with_their_event(manager: Manager) -> None:
     entry = manager.send("orders", 1)
     manager.ask(release(entry))

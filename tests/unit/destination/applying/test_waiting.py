@@ -155,11 +155,22 @@ def test_so_many_commands_wait_and_no_more(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("holdfast.destination.directory.WAITING_MAX", 2)
     manager, orders, _ = at_work()
     manager.ask(prepare(orders, parts=0))
-    manager.append(Delete("orders"))
-    manager.append(Delete("orders"))
+    manager.append(Delete("orders", "cm", 1))
+    manager.append(Delete("orders", "cm", 2))
 
     with pytest.raises(Unavailable):
         manager.ask(Delete("orders"))
+
+
+def test_what_a_primary_says_again_while_it_waits_is_kept_once() -> None:
+    manager, orders, _ = at_work()
+    manager.ask(prepare(orders, parts=0))
+
+    for at_ms in range(5):
+        manager.append(Abandon("ann", "t", 1))
+        manager.append(Delete("orders", at_ms=at_ms))
+
+    assert len(manager.directory.transactions.waiting) == 2
 
 
 def test_a_subscription_with_locked_events_outlasts_its_receivers_its_session_and_whoever_replaces_it() -> None:

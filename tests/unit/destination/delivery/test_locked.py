@@ -32,6 +32,17 @@ def test_what_is_locked_and_never_was_handed_out_is_passed_over_and_comes_after_
     assert handed(delivery) == [of(1, 1), of(1, 2)]
 
 
+def test_what_nobody_had_reached_stays_in_its_order_after_an_abort() -> None:
+    backlog, delivery = delivery_of((1, 3), (2, 1))
+    locked = Ranges.of((of(1, 1), of(1, 2)))
+    lock(backlog, delivery, locked)
+
+    backlog.unlock(locked)
+    delivery.unlocked(locked)
+
+    assert handed(delivery) == [of(1), of(1, 1), of(1, 2), of(2)]
+
+
 def test_who_holds_what_is_locked_keeps_it_and_after_an_abort_too() -> None:
     backlog, delivery = delivery_of((1, 3))
     handed(delivery)

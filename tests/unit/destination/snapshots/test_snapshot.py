@@ -8,6 +8,8 @@ import pytest
 
 from holdfast.destination.command import Attach, Confirm, Create, Release, Subscribe
 from holdfast.destination.directory import Directory
+from holdfast.destination.snapshots import snapshot_parts
+from holdfast.destination.snapshots.restore import parts_of
 from holdfast.destination.snapshots.snapshot import CHUNK_BYTES_MAX
 from holdfast.errors import Damaged, UnknownVersion
 from holdfast.event.position import of
@@ -29,6 +31,16 @@ def busy_driver(seed: int) -> Driver:
     for _ in range(120):
         driver.step((dice.randrange(256), dice.randrange(256), dice.randrange(256), dice.randrange(256)))
     return driver
+
+
+def test_the_snapshot_of_a_single_server_has_no_part_that_former_releases_do_not_know() -> None:
+    parts = {type(part) for part in parts_of(busy_driver(3).manager.directory.snapshot())}
+
+    of_a_cluster = {
+        snapshot_parts.TransactionImage, snapshot_parts.TransactionOutcomesImage, snapshot_parts.WaitingImage,
+        snapshot_parts.OriginImage, snapshot_parts.RevisionsImage,
+    }  # fmt: skip
+    assert len(parts) > 10 and not parts & of_a_cluster
 
 
 def test_a_snapshot_is_of_the_moment_of_the_call_whatever_is_applied_while_it_is_taken() -> None:

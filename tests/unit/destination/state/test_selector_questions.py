@@ -67,6 +67,28 @@ def test_every_batch_that_a_command_places_is_asked_about_ahead() -> None:
     assert list(answers_to(directory, forgotten)) == [entry]
 
 
+def test_the_batches_of_a_prepared_transaction_are_asked_about_ahead_of_its_final() -> None:
+    ahead, at_once = subscribed(), subscribed()
+    participants = ["east", "west"]
+    for directory in (ahead, at_once):
+        for made in (
+            command.Introduce("ann", "cm", 1),
+            command.Part("ann", "t", 1, "news"),
+            command.Prepare("ann", "t", 1, participants, "west"),
+        ):
+            body = payload(1, 2, 3) if isinstance(made, command.Part) else b""
+            directory.apply(directory.applied + 1, command.encode(made, body))
+    final = command.encode(command.Final("ann", "t", participants, "west", True), b"", command.Stamp("cm", 1))
+
+    ahead.answers = answers_to(ahead, final)
+    assert ahead.answers
+    for directory in (ahead, at_once):
+        directory.apply(directory.applied + 1, final)
+
+    assert ahead.digest() == at_once.digest()
+    assert ahead.catalog.subscriptions("news")[1]["waiting"] == 2
+
+
 def test_what_is_cheap_is_not_asked_ahead_nor_what_has_no_selector() -> None:
     directory = subscribed()
     directory.apply(directory.applied + 1, command.encode(command.Create("plain", "topic")))

@@ -19,7 +19,7 @@ from holdfast.node.clock import Clock, SystemClock
 from holdfast.node.delivering.deliverer import Deliverer
 from holdfast.node.delivering.delivery_loop import EVENTS_AT_ONCE, HANDOUTS_AT_ONCE
 from tests.machines import batch_of, ranges
-from tests.waiting import until
+from tests.waiting import turn_loop, until
 
 
 class Forgetful(MemoryChannel):
@@ -140,3 +140,71 @@ async def test_an_event_that_becomes_due_at_any_look_at_the_clock_reaches_a_rece
     await delivering.attach(2, "orders", selector="1 = 1")
 
     await delivering.until_delivered(2)
+
+
+# --- client managers of other processes ------------------------------------------------------------------------------
+
+
+async def with_a_receiver() -> Delivering:
+    """A queue with a receiver that has credit."""
+    delivering = Delivering(MemoryChannel())
+    await delivering.apply(Create("orders", "queue"))
+    await delivering.attach(1, "orders")
+    return delivering
+
+
+async def test_receivers_behind_a_client_manager_that_takes_nothing_are_passed_over_until_it_does() -> None:
+    delivering = await with_a_receiver()
+    delivering.deliverer.client_manager_congested("client_manager.tes", True)  # another one
+    delivering.deliverer.client_manager_congested("client_manager.test", True)
+
+    await delivering.apply(commands.BatchCommand("orders", "", 0), batch_of(3))
+    delivering.deliverer.wake()
+    await turn_loop(5)
+    assert delivering.events == 0
+
+    delivering.deliverer.client_manager_congested("client_manager.test", False)
+    await delivering.until_delivered(3)
+
+
+async def test_one_that_attaches_behind_a_congested_client_manager_is_passed_over_too() -> None:
+    delivering = Delivering(MemoryChannel())
+    await delivering.apply(Create("orders", "queue"))
+    delivering.deliverer.client_manager_congested("client_manager.test", True)
+    await delivering.attach(1, "orders")
+
+    await delivering.apply(commands.BatchCommand("orders", "", 0), batch_of(3))
+    delivering.deliverer.wake()
+    await turn_loop(5)
+    assert delivering.events == 0
+
+    delivering.deliverer.client_manager_congested("client_manager.test", False)
+    await delivering.until_delivered(3)
+
+
+async def test_a_session_is_passed_over_while_its_own_link_or_that_of_its_client_manager_is_congested() -> None:
+    delivering = await with_a_receiver()
+    delivering.deliverer.congested("ann", True)
+    delivering.deliverer.client_manager_congested("client_manager.test", True)
+    await delivering.apply(commands.BatchCommand("orders", "", 0), batch_of(3))
+
+    delivering.deliverer.client_manager_congested("client_manager.test", False)
+    await turn_loop(5)
+    assert delivering.events == 0
+
+    delivering.deliverer.congested("ann", False)
+    await delivering.until_delivered(3)
+
+
+async def test_when_the_link_with_a_client_manager_begins_anew_credit_is_void_until_it_is_granted_again() -> None:
+    delivering = await with_a_receiver()
+    delivering.deliverer.client_manager_congested("client_manager.test", True)
+
+    delivering.deliverer.link_began("client_manager.test")
+    await delivering.apply(commands.BatchCommand("orders", "", 0), batch_of(3))
+    delivering.deliverer.wake()
+    await turn_loop(5)
+    assert delivering.events == 0
+
+    delivering.deliverer.grant(("ann", 1), 1_000, 1 << 20)
+    await delivering.until_delivered(3)

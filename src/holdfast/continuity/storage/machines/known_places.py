@@ -48,11 +48,16 @@ class KnownPlaces:
         """A place did not answer, or said that it is not current. A roll call that began later tells it anew."""
         told = self._told.get(name)
         if told is not None and told[1] <= now:
-            self._told[name] = (msgspec.structs.replace(told[0], state="silent"), now)
+            self._told[name] = (msgspec.structs.replace(told[0], state="silent", lag=0), now)
 
     def current(self, now: float) -> Mapping[str, PlaceState]:
         """The places that may be asked, by name."""
         return {name: state for name, state in self.reachable(now).items() if state.state == "current"}
+
+    def catching_up(self, now: float) -> Mapping[str, PlaceState]:
+        """The places that are current when they have applied what waits for them."""
+        told = sorted(self._told.items())
+        return {name: each for name, (each, at) in told if each.state != "current" and each.lag and now - at <= FRESH_SECONDS}
 
     def reachable(self, now: float) -> Mapping[str, PlaceState]:
         """The places that can give bytes by digest, also while they are not current."""

@@ -30,6 +30,7 @@ from holdfast.continuity.domain import checked_name
 from holdfast.continuity.storage import definition as register
 from holdfast.continuity.storage import write as writes
 from holdfast.continuity.storage.machines.decision import Outcome
+from holdfast.continuity.storage.machines.freshness import FRESH_SECONDS, Freshness
 from holdfast.continuity.storage.machines.intake import Intake, beginning
 from holdfast.continuity.storage.machines.known_places import PlaceState
 from holdfast.continuity.storage.place.catalog import Numbered
@@ -47,8 +48,6 @@ log = logging.getLogger("holdfast.continuity")
 # Events that are received and not confirmed.
 WINDOW = 512
 CONTACT_SECONDS = 1.0
-# A place that has not had everything for so long may be behind, and answers nothing.
-FRESH_SECONDS = 3.0
 AGAIN_SECONDS = 0.2
 COPY_SECONDS = 30.0
 
@@ -79,7 +78,7 @@ class StoragePlace:
         self._beginning = "joining"
         self._is_joined = False
         self._join_position: int | None = None
-        self._contact = float("-inf")
+        self._freshness = Freshness()
         self._bytes = 0  # of the events that were received
         self._known = 0  # the number of the newest write, as of the last contact
         self._applied = asyncio.Event()
@@ -145,7 +144,7 @@ class StoragePlace:
 
     @property
     def state(self) -> str:
-        if self._is_closing or asyncio.get_running_loop().time() - self._contact > FRESH_SECONDS:
+        if self._is_closing or not self._freshness.is_fresh(self.catalog.number, asyncio.get_running_loop().time()):
             return "silent"
         if not self._is_joined:
             return self._beginning
@@ -304,7 +303,7 @@ class StoragePlace:
         self._applied = asyncio.Event()
 
     async def _keep_contact(self) -> None:
-        """Ask Holdfast how much waits. Who has applied that much knows that it has all that was written before it asked."""
+        """Ask Holdfast how much waits. Who has applied that much has all that was written before it asked."""
         wanted = register.subscription_of(self.name)
         while True:
             asked_at = asyncio.get_running_loop().time()
@@ -313,11 +312,9 @@ class StoragePlace:
                 own = next((each for each in found if each["name"] == wanted), None)
                 if own is not None:
                     self._known = self.catalog.number + max(0, own["waiting"] - len(self.confirms))
-                    newest = self._known
-                    if await self.until_number(newest, CONTACT_SECONDS):
-                        self._contact = asked_at
+                    self._freshness.asked(asked_at, self._known)
                     if self.state == "current":
-                        await self._lagging.check(found, newest, self._bytes, asked_at)
+                        await self._lagging.check(found, self._known, self._bytes, asked_at)
             except Closed:
                 return
             except HoldfastError as problem:

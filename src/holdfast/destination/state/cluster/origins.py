@@ -23,8 +23,9 @@ from holdfast.errors import HoldfastError, OutcomeUnknown, by_code
 
 # Far more processes than a cluster has; past it the one that was used least recently is forgotten.
 ORIGINS_MAX = 1_024
-# Outcomes of one origin above its low: more than its clients have unanswered.
+# Outcomes of one origin above its low, and bytes of them: more than its clients have unanswered.
 OUTCOMES_MAX = 16_384
+BYTES_MAX = 1 << 20
 # A longer answer is not kept: there are few, and each is the list of what a verdict did not take effect on.
 OUTCOME_BYTES_MAX = 4_096
 # In place of the outcome of a command that waits for a Final.
@@ -43,6 +44,7 @@ class Origin:
         self.applied: list[tuple[int, int]] = []  # first and last token of each run, from `low` on, ascending
         self.outcomes: dict[int, bytes] = {}
         self._tokens: list[int] = []  # those of the outcomes, ascending
+        self._bytes = 0
 
     def is_applied(self, token: int) -> bool:
         at = bisect_left(self.applied, (token + 1,)) - 1
@@ -52,10 +54,7 @@ class Origin:
         if low <= self.low:
             return
         self.low = low
-        kept = bisect_left(self._tokens, low)
-        for token in self._tokens[:kept]:
-            del self.outcomes[token]
-        del self._tokens[:kept]
+        self._forget(bisect_left(self._tokens, low))
         self.applied = [(max(first, low), last) for first, last in self.applied if last >= low]
 
     def note_applied(self, token: int) -> None:
@@ -72,11 +71,16 @@ class Origin:
     def remember(self, token: int, outcome: bytes) -> None:
         if token not in self.outcomes:
             insort(self._tokens, token)
-            if len(self._tokens) > OUTCOMES_MAX:
-                del self.outcomes[self._tokens.pop(0)]
-                if token < self._tokens[0]:
-                    return
+        self._bytes += len(outcome) - len(self.outcomes.get(token, b""))
         self.outcomes[token] = outcome
+        while len(self._tokens) > OUTCOMES_MAX or self._bytes > BYTES_MAX:
+            self._forget(1)
+
+    def _forget(self, count: int) -> None:
+        """Forget so many outcomes, those of the least tokens."""
+        for token in self._tokens[:count]:
+            self._bytes -= len(self.outcomes.pop(token))
+        del self._tokens[:count]
 
 
 class Origins:

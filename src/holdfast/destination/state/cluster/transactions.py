@@ -5,7 +5,7 @@
     waiting     commands that would end something which a prepared transaction needs: applied after its Final
 
 What a prepared transaction needs is counted, so that such a command is found at once: the destinations of its parts and of its
-locked events, and the backlogs of the latter.
+locked events, the backlogs of the latter, and the scope and the stages of a publication.
 """
 
 from __future__ import annotations
@@ -35,6 +35,15 @@ class Afterwards(NamedTuple):
     death: Death | None
 
 
+class Publication(NamedTuple):
+    """Stages that are published together, once (see `publishing`)."""
+
+    session: str  # of the stages: "/" and a user
+    scope: str
+    number: int
+    stages: tuple[tuple[str, int], ...]  # name, parts
+
+
 class Prepared(NamedTuple):
     """What a transaction locks until its Final."""
 
@@ -42,6 +51,7 @@ class Prepared(NamedTuple):
     settled: tuple[tuple[BacklogKey, Ranges], ...]
     destinations: tuple[str, ...]  # of its parts
     afterwards: list[Afterwards]
+    publication: Publication | None = None
 
 
 class InDoubt(NamedTuple):
@@ -52,16 +62,18 @@ class InDoubt(NamedTuple):
     participants: tuple[str, ...]
     here: str
     since: int  # the entry of its Prepare, or of its decision
+    since_ms: int  # when that was said; 0: not known
     is_prepared: bool  # it locks something here
     decision: str  # "commit", "abort" or "": not known here
 
 
 class Transaction:
-    def __init__(self, key: Key, participants: Iterable[str], here: str, since: int) -> None:
+    def __init__(self, key: Key, participants: Iterable[str], here: str, since: int, since_ms: int) -> None:
         self.key = key
         self.participants = tuple(participants)
         self.here = here
         self.since = since
+        self.since_ms = since_ms
         self.prepared: Prepared | None = None
         self.is_commit: bool | None = None  # the decision; None: there is none, or it is not known here
         self.reason = ""
@@ -84,6 +96,8 @@ class Transactions:
         self.prepared = 0  # how many of those that are open
         self.names: Counter[str] = Counter()
         self.backlogs: Counter[BacklogKey] = Counter()
+        self.stages: Counter[Key] = Counter()
+        self.scopes: Counter[Key] = Counter()
 
     def outcome(self, key: Key) -> Outcome | None:
         found = self.open.get(key)
@@ -92,7 +106,8 @@ class Transactions:
     def in_doubt(self) -> Iterator[InDoubt]:
         """Those in doubt, oldest first."""
         for each in self.open.values():
-            yield InDoubt(*each.key, each.participants, each.here, each.since, each.prepared is not None, each.decision)
+            is_prepared = each.prepared is not None
+            yield InDoubt(*each.key, each.participants, each.here, each.since, each.since_ms, is_prepared, each.decision)
 
     def add(self, transaction: Transaction) -> None:
         """A transaction is in doubt from now on."""
@@ -133,6 +148,11 @@ class Transactions:
         for key, _ in prepared.settled:
             _add(self.names, key[0], by)
             _add(self.backlogs, key, by)
+        if prepared.publication is not None:
+            session, scope, _, stages = prepared.publication
+            _add(self.scopes, (session, scope), by)
+            for name, _ in stages:
+                _add(self.stages, (session, name), by)
 
 
 def _add(counter: Counter[Any], key: Any, by: int) -> None:

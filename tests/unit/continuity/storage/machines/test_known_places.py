@@ -56,3 +56,16 @@ def test_bytes_are_staged_at_enough_current_places_or_nowhere_and_reads_never_go
 
     assert set(chosen) <= set(current)
     assert len(set(chosen)) == len(chosen) == (min(places_min + 1, len(current)) if len(current) >= places_min else 0)
+
+
+def test_a_place_that_answers_and_has_writes_to_apply_is_catching_up_and_one_that_failed_is_not() -> None:
+    known = KnownPlaces()
+    behind = [
+        PlaceState(name, f"{name}:1", state, 1, lag=9) for name, state in (("a", "silent"), ("b", "joining"), ("c", "current"))
+    ]
+    known.tell([*behind, told("d", "silent")], 10.0)
+
+    assert list(known.catching_up(10.0)) == ["a", "b"]
+    known.fail("a", 11.0)
+    assert list(known.catching_up(11.0)) == ["b"]
+    assert list(known.catching_up(10.1 + FRESH_SECONDS)) == []

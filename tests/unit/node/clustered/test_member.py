@@ -15,10 +15,10 @@ from holdfast.destination import command as commands
 from holdfast.destination.command import BatchCommand, Create
 from holdfast.errors import Unavailable
 from holdfast.node.clock import SystemClock
-from holdfast.node.heartbeat import Heart
+from holdfast.node.clustered import member as member_module
+from holdfast.node.clustered.heartbeat import Heart
+from holdfast.node.clustered.member import Member
 from holdfast.node.logs.operator_log import OperatorLog
-from holdfast.node.messages import member as member_module
-from holdfast.node.messages.member import Member
 from holdfast.node.messages.message_manager import MessageManager
 from holdfast.node.messages.start import Backup
 from holdfast.node.settings import NodeSettings

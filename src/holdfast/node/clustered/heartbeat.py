@@ -12,19 +12,27 @@ from holdfast.bus.bus import NODES, Bus
 from holdfast.bus.message import Heartbeat
 from holdfast.cluster.liveness import HEARTBEAT_MS, Liveness
 from holdfast.node.clock import Clock
-from holdfast.node.messages.member import Member
+from holdfast.node.clustered.member import Member
 from holdfast.node.messages.start import Backup
+
+# With each so many-th beat sessions are looked for whose client managers are gone.
+BEATS_A_CARE = 10
 
 
 class Heart:
-    def __init__(self, whose: Backup, client_manager: str, bus: Bus, clock: Clock, members: Sequence[Member]) -> None:
-        """Beat from now on. `client_manager` is the subject of that of this node; "" where it has none."""
+    def __init__(
+        self, whose: Backup, client_manager: str, bus: Bus, clock: Clock, members: Sequence[Member], grace_ms: int = 5_000
+    ) -> None:
+        """Beat from now on. `client_manager` is the subject of that of this node; "" where it has none. Sessions of a client
+        manager that is silent are given up after `grace_ms`."""
         self.liveness = Liveness(whose.start, clock.steady_ms())
         self._whose = whose
         self._client_manager = client_manager
         self._bus = bus
         self._clock = clock
         self._members = members
+        self._grace_ms = grace_ms
+        self._beats = 0
         self._stop_listening = bus.listen(NODES, self._hear)
         self._timer = clock.call_later(0, self._beat)
 
@@ -35,8 +43,15 @@ class Heart:
         self._bus.publish(NODES, Heartbeat(self._whose.node, self._whose.start, self._client_manager, copies))
         self.liveness.forget_lost(now_ms)
         for member in self._members:
-            self.liveness.expect(member.candidate.primary, now_ms)
-            member.look(lambda start: self.liveness.silent_ms(start, now_ms))
+            member.look(self._silent_ms)
+            if self._beats % BEATS_A_CARE == 0:
+                member.give_up_lost(self._silent_ms, self._grace_ms)
+        self._beats += 1
+
+    def _silent_ms(self, start: str) -> int:
+        now_ms = self._clock.steady_ms()
+        self.liveness.expect(start, now_ms)
+        return self.liveness.silent_ms(start, now_ms)
 
     def _hear(self, heartbeat: Heartbeat) -> None:
         now_ms = self._clock.steady_ms()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.session.transaction_coordinator import Kind, Step, TransactionCoordinator
+from holdfast.cluster.transaction_coordinator import Kind, Step, TransactionCoordinator
 
 TWO = ["east", "west"]
 PREPARED = ("prepared",)

@@ -30,12 +30,24 @@ log = logging.getLogger("holdfast.message_manager")
 OPEN_AGAIN_S = 1.0
 
 Open = Callable[[Backup], Awaitable[MessageManager]]
+# Called when the claim of this node is applied, with its epoch, before it says anything; and when it leads no longer.
+Lead = Callable[[MessageManager, int], None]
+Resign = Callable[[], Awaitable[None]]
 # For how long a node, named by its start id, has been silent.
 SilentMs = Callable[[str], int]
 
 
 class Member:
-    def __init__(self, name: str, whose: Backup, rank: int, open: Open, clock: Clock) -> None:
+    def __init__(
+        self,
+        name: str,
+        whose: Backup,
+        rank: int,
+        open: Open,
+        clock: Clock,
+        lead: Lead | None = None,
+        resign: Resign | None = None,
+    ) -> None:
         """`open` opens the message manager as a backup. The member of rank 0 is the first to take over."""
         self.name = name
         self.candidate = Candidate(whose.start, rank, clock.steady_ms())
@@ -43,7 +55,10 @@ class Member:
         self.takeovers = 0  # claims of this node that were the first
         self._whose = whose
         self._open = open
+        self._lead = lead
+        self._resign = resign
         self._clock = clock
+        self._led_since_ms = 0
         self._claiming: asyncio.Task[None] | None = None
         self._running = supervision.start(self._run(), f"{name}: a member")
 
@@ -56,8 +71,9 @@ class Member:
         manager = self.manager
         if manager is None:
             return None
-        used = manager.channel.pressure.used_bytes
-        return CopyState(self.name, manager.directory.epoch, manager.is_primary, manager.applied, manager.channel.durable, used)
+        state = (self.name, manager.directory.epoch, manager.is_primary, manager.applied, manager.channel.durable)
+        used, changes = manager.channel.pressure.used_bytes, manager.directory.catalog.version
+        return CopyState(*state, bytes=used, destinations=changes)
 
     def look(self, silent_ms: SilentMs) -> None:
         """Claim, if it is time to. Asked with each heartbeat."""
@@ -68,6 +84,18 @@ class Member:
         if self.candidate.claim(silent_ms(self.candidate.primary), now_ms) is not None:
             self._claiming = supervision.start(self._claim(manager), f"{self.name}: taking over")
             self._claiming.add_done_callback(self._claim_ended)
+
+    def give_up_lost(self, silent_ms: SilentMs, grace_ms: int) -> None:
+        """Detach sessions whose client managers are silent for longer than the grace, and receivers that did not come back after
+        the takeover. Asked now and then."""
+        manager = self.manager
+        if manager is None or not manager.is_primary:
+            return
+        for session in manager.directory.sessions().values():
+            if session.client_manager and silent_ms(session.client_manager) >= grace_ms:
+                manager.deliverer.detach_lost(session.name, session.link)
+        if self._clock.steady_ms() - self._led_since_ms >= grace_ms:
+            manager.deliverer.stop_waiting()
 
     async def _claim(self, manager: MessageManager) -> None:
         log.warning("message manager %s: node %s takes over, since its primary is silent", self.name, self._whose.node)
@@ -93,17 +121,26 @@ class Member:
             finally:
                 self.manager = None
                 await self._stop_claiming()
+                if self._resign is not None:
+                    await self._resign()
                 await manager.stop()
 
     async def _follow(self, manager: MessageManager) -> None:
         """Return when this copy is over."""
         directory = manager.directory
         self._note(effect.Claimed(directory.epoch, directory.node, directory.start))
-        manager.epoch_began = self._note
+        manager.epoch_began = self._began
         self.manager = manager
         await manager.ended()
         if manager.failure is not None:
             await asyncio.sleep(OPEN_AGAIN_S)
+
+    def _began(self, claimed: effect.Claimed) -> None:
+        self._note(claimed)
+        if self.manager is not None and claimed.start == self._whose.start:
+            self._led_since_ms = self._clock.steady_ms()
+            if self._lead is not None:
+                self._lead(self.manager, claimed.epoch)
 
     def _note(self, claimed: effect.Claimed) -> None:
         self.candidate.began(claimed.epoch, claimed.start, self._clock.steady_ms())

@@ -1,0 +1,159 @@
+"""A node of a cluster: a client manager, and copies of message managers, with channels and a bus on NATS.
+
+    clients ⇄ client manager ─┬─▶ channel of m1 ─▶ read by every copy of m1, here and on other nodes
+                              ├─▶ channel of m2
+                              └─▶ bus ⇄ primary of m1, of m2: here, or on another node
+    member m1, member m2 … ───▶ heartbeats: who is there, who is primary
+
+Every node has the channels of all message managers, to append to them, and a copy of those for which it is named. Which copy is
+primary is judged in the channel (`member`, ADR 26). The client manager asks the primary over the bus, wherever it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from holdfast.bus.message_codec import MessageCodec
+from holdfast.bus.nats.connection import NatsConnection
+from holdfast.bus.nats.nats_bus import NatsBus
+from holdfast.channel.channel import Channel
+from holdfast.channel.jetstream.jetstream_channel import JetStreamChannel
+from holdfast.cluster.places import Places
+from holdfast.errors import BadSetting, HoldfastError
+from holdfast.event import identifier
+from holdfast.node.administration.arguments import ACTIONS
+from holdfast.node.clients.client_manager import ClientManager
+from holdfast.node.clock import Clock, SystemClock
+from holdfast.node.clustered.cluster_settings import ClusterSettings
+from holdfast.node.clustered.heartbeat import Heart
+from holdfast.node.clustered.member import Member
+from holdfast.node.figures import Figures
+from holdfast.node.identity import Identity
+from holdfast.node.logs.operator_log import OperatorLog
+from holdfast.node.messages.local_view import LocalView
+from holdfast.node.messages.message_manager import MessageManager
+from holdfast.node.messages.start import Backup
+from holdfast.node.reading.shared_turn import SharedTurn
+from holdfast.node.remote.appended_commands import AppendedCommands
+from holdfast.node.remote.noted_channel import NotedChannel
+from holdfast.node.remote.remote_view import RemoteView
+from holdfast.node.remote.view_answers import ViewAnswers
+from holdfast.node.settings import NodeSettings
+
+IDENTITY_FILE = "identity"
+
+
+class ClusterNode:
+    def __init__(
+        self,
+        cluster: ClusterSettings,
+        settings: NodeSettings,
+        identity: Identity,
+        bus: NatsBus,
+        channels: Mapping[str, Channel],
+        places: Places | None,
+        clock: Clock,
+    ) -> None:
+        self.settings = settings
+        self.bus = bus
+        self.channels = channels
+        self._clock = clock
+        self._identity = identity
+        whose = Backup(settings.name, bus.endpoint.start)
+        self.members = {
+            name: self._member(name, whose, nodes.index(settings.name))
+            for name, nodes in cluster.managers.items()
+            if settings.name in nodes
+        }
+        self._views: list[RemoteView] = []
+        self._answering: dict[str, ViewAnswers] = {}
+        shared = (SharedTurn(), OperatorLog(next(iter(channels.values()))), Figures())
+        managers = [self._seen(name, channel, is_alone=places is None) for name, channel in channels.items()]
+        self.clients = ClientManager(managers, places, bus, identity, clock, settings, *shared, start=bus.endpoint.start)
+        self._heart = Heart(whose, bus.subject, bus, clock, list(self.members.values()), settings.session_grace_ms)
+
+    @classmethod
+    async def open(
+        cls,
+        data: Path,
+        cluster: ClusterSettings,
+        settings: NodeSettings,
+        places: Places | None = None,
+        clock: Clock | None = None,
+    ) -> ClusterNode:
+        """Join the cluster as the node of the name in `settings`; `data` holds its identity alone. `places` is shared by all
+        nodes; None with one message manager alone."""
+        if not cluster.managers:
+            raise BadSetting("a cluster has at least one message manager; name it, with its nodes", setting="managers")
+        async with AsyncExitStack() as opened:
+            identity = Identity.open(data / IDENTITY_FILE, settings.site)
+            opened.callback(identity.close)
+            start = identifier.to_text(identity.take())
+            connection = await NatsConnection.open(cluster.nats.servers, **cluster.nats.connect_options)
+            opened.push_async_callback(connection.close)
+            channels: dict[str, Channel] = {}
+            for name in cluster.managers:
+                channel = channels[name] = await JetStreamChannel.open(f"{cluster.name}-{name}", cluster.nats)
+                opened.push_async_callback(channel.close)
+            bus = NatsBus(connection, cluster.name, start, MessageCodec(ACTIONS.values()))
+            node = cls(cluster, settings, identity, bus, channels, places, clock or SystemClock())
+            opened.pop_all()
+        return node
+
+    @property
+    def channel(self) -> Channel:
+        """That of the first message manager."""
+        return next(iter(self.channels.values()))
+
+    @property
+    def failure(self) -> HoldfastError | None:
+        """Nothing keeps it from going on: a copy that cannot follow is opened anew."""
+        return None
+
+    async def failed(self) -> None:
+        await asyncio.Event().wait()
+
+    # --- copies of message managers ----------------------------------------------------------------------------------
+
+    def _member(self, name: str, whose: Backup, rank: int) -> Member:
+        bus = self.bus.manager(name)
+
+        async def open_copy(whose: Backup) -> MessageManager:
+            channel = self.channels[name]
+            shared = (name, channel, bus, self._clock, self.settings, OperatorLog(channel))
+            return await MessageManager.open(*shared, backup=whose)
+
+        def lead(manager: MessageManager, epoch: int) -> None:
+            self._answering[name] = ViewAnswers(LocalView(manager), bus)
+            bus.lead(epoch)
+
+        async def resign() -> None:
+            bus.resign()
+            if (answering := self._answering.pop(name, None)) is not None:
+                await answering.stop()
+
+        return Member(name, whose, rank, open_copy, self._clock, lead, resign)
+
+    def _seen(self, name: str, channel: Channel, is_alone: bool) -> tuple[str, RemoteView, NotedChannel]:
+        """A message manager as the client manager of this node has it, wherever its primary is."""
+        appended = AppendedCommands()
+        subject = self.bus.subject if is_alone else f"{self.bus.subject}.{name}"
+        view = RemoteView(name, subject, self.bus, appended)
+        self._views.append(view)
+        return "" if is_alone else name, view, NotedChannel(channel, appended)
+
+    async def close(self) -> None:
+        """Leave the cluster: clients go to other nodes, and other copies take over."""
+        self._heart.stop()
+        await self.clients.stop()
+        for view in self._views:
+            view.stop()
+        for member in self.members.values():
+            await member.stop()
+        await self.bus.close()
+        for channel in self.channels.values():
+            await channel.close()
+        self._identity.close()

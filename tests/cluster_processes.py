@@ -1,0 +1,46 @@
+"""A real cluster for tests: NATS servers, and nodes of Holdfast that are processes of their own, killed and started again."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.nats_server import NatsServer
+from tests.server_process import ServerProcess
+
+NODES = ("a", "b")
+
+
+class ClusterProcesses:
+    """One message manager with a copy at each node."""
+
+    def __init__(self, folder: Path, nats: Sequence[NatsServer], nodes: Sequence[str] = NODES) -> None:
+        self.file = folder / "cluster.toml"
+        lines = {
+            "name": f"test-{secrets.token_hex(4)}",
+            "nats": [each.url for each in nats],
+            "monitors": [each.monitor for each in nats],
+            "replicas": len(nats),
+            "size_mib": 256,
+            "reserve_mib": 4,
+            "upkeep_mib": 16,
+        }
+        text = "".join(f"{name} = {json.dumps(value)}\n" for name, value in lines.items())
+        self.file.write_text(f"{text}[managers]\nm1 = {json.dumps(list(nodes))}\n")
+        options = ("--cluster", str(self.file), "--session-grace-ms", "2000")
+        self.nodes = {name: ServerProcess(folder / name, "--name", name, *options) for name in nodes}
+
+    def __enter__(self) -> ClusterProcesses:
+        for node in self.nodes.values():
+            node.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for node in self.nodes.values():
+            node.__exit__(*exc)
+
+    @property
+    def url(self) -> str:
+        return "holdfast://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes.values())
