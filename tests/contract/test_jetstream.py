@@ -17,11 +17,13 @@ from holdfast.channel.jetstream.jetstream_channel import JetStreamChannel
 from holdfast.channel.jetstream.settings import JetStreamSettings, Names
 from holdfast.errors import BadName, BadSetting, Blocked, HoldfastError, OutcomeUnknown, Unavailable
 from tests.contract.channels import KIB, MIB, PATIENCE_S, append_all, commands, fill, read_up_to, reading
-from tests.nats_server import NatsServer, forgotten_sockets
+from tests.nats_server import FORGOTTEN_SOCKETS, NatsServer, forgotten_sockets
 from tests.waiting import until
 
+pytestmark = pytest.mark.filterwarnings(FORGOTTEN_SOCKETS)
 
-@pytest.fixture(autouse=True)
+
+@pytest.fixture(autouse=True, scope="module")
 def sockets() -> Iterator[None]:
     with forgotten_sockets():
         yield

@@ -54,6 +54,7 @@ SLEEPS = {
     "tests/spark/lives.py": (1, POLLS),
     "tests/spark/producing.py": (1, PACE),
     "tests/spark/test_power_cut.py": (1, MOMENT),
+    "tests/unit/actions/kinds/test_webhook.py": (2, PACE),
 }
 
 

@@ -308,7 +308,8 @@ class ClientManager:
                 link.receiver_gone(message)
         elif isinstance(message, Watermark):
             self.flow.hear(message)
-        elif isinstance(message, LinkMade) and target.is_led_anew(message.epoch):
+        elif isinstance(message, LinkMade):
+            target.link_made()
             self.suspend_sessions(target.name)
 
     def now_ms(self) -> int:

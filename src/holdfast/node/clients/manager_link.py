@@ -69,7 +69,6 @@ class ManagerLink:
         self.given_up: set[str] = set()  # sessions that cannot be resumed any more, although their Detach is not applied yet
         self._bus = bus
         self._messages_subject = message_manager_subject(messages.name)
-        self._epoch = 0  # of the primary with which there is a link, or was
         self._token = 0
         self._waiting: dict[int, Waiting] = {}
         # Destinations created on first use whose command is not applied yet.
@@ -83,16 +82,13 @@ class ManagerLink:
         """That of its channel, where there are several; the greeting tells that of one alone."""
         return self.channel.id if self.name else ""
 
-    def is_led_anew(self, epoch: int) -> bool:
-        """A link with its primary begins. Whether the primary does not know what this client manager told the one before; then
-        it is asked for the watermarks, and what was asked of the former one is not answered any more."""
-        was, self._epoch = self._epoch, epoch
+    def link_made(self) -> None:
+        """A link with its primary begins: what was told before may be lost, and what was asked before is answered no more."""
         self.tell(WatermarksAsked(self.subject))
         waiting, self._waiting = self._waiting, {}
         lost = LinkLost("the message manager has another primary; this may have been done: look before you repeat it")
         for each in waiting.values():
             each.failed(lost)
-        return was != 0
 
     # --- beside the channel ------------------------------------------------------------------------------------------
 
