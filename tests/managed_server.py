@@ -16,7 +16,7 @@ MANAGERS = ("m1", "m2")
 
 
 def serve(data: str, port: str) -> None:
-    settings = NodeSettings(journal=journal_settings("256M", "2M", "4M"), session_grace_ms=1_000, managers=MANAGERS)
+    settings = NodeSettings(journal=journal_settings("256M", "2M", "4M"), managers=MANAGERS)
     holdfast.run(run_until_signal(Server.open(settings, Path(data), "127.0.0.1", int(port)), lambda server: None))
 
 

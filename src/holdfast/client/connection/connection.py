@@ -176,10 +176,9 @@ class Connection:
             self.free_number(session.number)
             session.fail(error)
 
-    def resume_others(self) -> None:
-        """Resume all sessions but the client's own, on a new link. Where there are several message managers, that one too: the
-        link does not depend on any of them."""
-        for session in self.sessions[0 if self.channels else 1 :]:
+    def resume_others(self, *, with_own: bool = False) -> None:
+        """Resume all sessions but the client's own on a new link; `with_own`: that one too."""
+        for session in self.sessions[0 if with_own else 1 :]:
             self.spawn(self._resume(session))
 
     def forget_sessions(self) -> None:
@@ -235,8 +234,8 @@ class Connection:
             await self._end(Closed("the client was closed by this program; connect again to go on"))
 
     def closing_timeout(self, session: Session) -> float:
-        """How long closing may wait for the server: without a link, not at all."""
-        return min(self.timeout, 5.0) if session.is_ready else 0
+        """How long closing may wait for the server: without a link, not at all. A lane may just be opened."""
+        return min(self.timeout, 5.0) if session.is_ready or (session.is_lane and self.has_link) else 0
 
     async def _end(self, error: HoldfastError) -> None:
         self._closed = error

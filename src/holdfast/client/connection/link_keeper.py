@@ -146,8 +146,10 @@ class LinkKeeper:
         self.channels = tuple(welcome.channels)
         self._compare(welcome)
         self._warn_of_no_users(welcome)
-        self._connection.resume_others()
-        if not self.channels:
+        # Of several message managers none is needed for a link: the client's own session is resumed beside the others.
+        is_beside = bool(self.channels) and self._was_ready
+        self._connection.resume_others(with_own=is_beside)
+        if not is_beside:
             await self._connection.session.resume(welcome.window, deadline)
         if self._was_ready:
             log.info("linked again to %s (%s)", welcome.node, link.peer)
