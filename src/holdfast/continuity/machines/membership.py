@@ -107,7 +107,7 @@ class Membership:
             return self._put(change.server, Member(change.site, change.role, "joining", place, snapshot=change.oldest))
         if (
             (member.role, change.role) == ("server", "shadow")
-            and member.state == "current"
+            and member.state in ("current", "behind")
             and not self._can_spare(change.server)
         ):
             return self._refused_as_last(change)
