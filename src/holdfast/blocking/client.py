@@ -106,6 +106,7 @@ class Client(SessionMethods):
     delete_subscription = waiting_for(AsyncClient.delete_subscription)
     subscriptions = waiting_for(AsyncClient.subscriptions)
     status = waiting_for(AsyncClient.status)
+    cluster_status = waiting_for(AsyncClient.cluster_status)
     outcomes = waiting_for(AsyncClient.outcomes)
     unblocked = waiting_for(AsyncClient.unblocked)
     publish = waiting_for(AsyncClient.publish)

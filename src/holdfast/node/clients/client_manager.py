@@ -84,6 +84,7 @@ class ClientManager:
         self.login: Login | None = None  # without users, every client is welcome
         self.local = ""  # the name of the server's local socket
         self.programs: list[dict[str, Any]] = []  # that run beside the server, for its status
+        self.tell_cluster: Callable[[], dict[str, Any]] | None = None  # the state of the cluster; None for a server alone
         # Lines of a program's log, for the topic `_LOG`: whether somebody subscribes to it.
         self.take_log: Callable[[str, Sequence[LogLine]], bool] = lambda program, lines: False
         self.sessions: dict[str, Session] = {}
