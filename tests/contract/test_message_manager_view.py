@@ -230,7 +230,17 @@ async def test_kinds_are_those_that_the_primary_has_told(viewed_from_afar: Any) 
         await until(lambda: view.kind_of("other") == "topic", "the topic is known")
         assert view.kind_of(QUEUE) is None
         assert [view.is_deduplicating(name) for name in (QUEUE, "other")] == [False, True]
-        assert not view.is_gone("_temporary.x")
+        assert view.is_gone("_temporary.x")
+
+
+async def test_what_has_changed_is_learned_before_a_heartbeat_tells_of_it(viewed_from_afar: Any) -> None:
+    async with viewed_from_afar as company:
+        view, told = company.view, list[str | None]()
+        await company.append(command.Create("other", "topic"))
+        assert view.kind_of("other") is None
+
+        assert view.learn_destinations(lambda: told.append(view.kind_of("other")))
+        await until(lambda: told == ["topic"], "the topic is known")
 
 
 async def test_space_and_stages_come_from_the_heartbeats_of_the_primary(viewed_from_afar: Any) -> None:

@@ -148,6 +148,10 @@ class Appendable(Protocol):
         """A name that no other channel has. The number of an entry means something only together with it."""
 
     @property
+    def durable(self) -> int:
+        """The number of the newest entry that is known to be durable; 0 before the first."""
+
+    @property
     def pressure(self) -> Pressure: ...
 
     def watch_pressure(self, changed: Callable[[Pressure], None]) -> None:
@@ -171,10 +175,6 @@ class Channel(Appendable, Protocol):
     @property
     def first(self) -> int:
         """The number of the oldest entry still held; `durable` + 1 when none is held."""
-
-    @property
-    def durable(self) -> int:
-        """The number of the newest durable entry; 0 before the first."""
 
     @property
     def bytes_appended(self) -> int:

@@ -103,7 +103,8 @@ class ClientManager:
         self._stop_listening: list[Callable[[], None]] = []
         for name, messages, channel in managers:
             subject = f"{own}.{name}" if name else own
-            target = self.managers[name] = ManagerLink(name, messages, channel, bus, subject, clock, settings, places)
+            shared = (bus, subject, clock, settings, places, start)
+            target = self.managers[name] = ManagerLink(name, messages, channel, *shared)
             self._stop_listening.append(bus.listen(subject, partial(self._hear, target)))
             channel.watch_pressure(self._tell_pressure)
         self._opened = 0  # sessions that said no channel
@@ -232,8 +233,11 @@ class ClientManager:
                 self._left(session)
 
     def suspend_sessions(self, channel: str) -> None:
-        """Another primary has this channel: it learns what receivers hold, and may be sent, from clients that resume sessions."""
-        for session in [each for each in self.sessions.values() if each.channel == channel]:
+        """Another primary has this channel: it learns what receivers hold, and may be sent, from clients that resume sessions. So
+        do receipts come that waited for an answer. A session without either goes on."""
+        for session in [
+            each for each in self.sessions.values() if each.channel == channel and (each.receivers or each.unreceipted)
+        ]:
             link = self.links.get(session.id)
             if link is not None:
                 link.suspend(session.id)

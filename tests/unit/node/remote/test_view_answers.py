@@ -26,7 +26,7 @@ class Lagging(LocalView):
         super().__init__(manager)
         self.held: list[Callable[[], None]] = []
 
-    def when_caught_up(self, then: Callable[[], None]) -> None:
+    def when_caught_up(self, then: Callable[[], None], known: int = 0) -> None:
         self.held.append(then)
 
 
