@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tests.nats_server import NatsServer
@@ -43,4 +43,14 @@ class ClusterProcesses:
 
     @property
     def url(self) -> str:
-        return "holdfast://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes.values())
+        """All nodes; the first takes over first."""
+        return _url(self.nodes.values())
+
+    @property
+    def beside(self) -> str:
+        """All nodes, and the first, which is primary while nothing fails, comes last."""
+        return _url(reversed(self.nodes.values()))
+
+
+def _url(nodes: Iterable[ServerProcess]) -> str:
+    return "holdfast://" + ",".join(f"127.0.0.1:{node.port}" for node in nodes)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract import over_managers
+from tests.cluster_processes import ClusterProcesses
+from tests.contract import over_cluster, over_managers
 from tests.contract.channels import InMemory, Kind, OnJetStream, OnJournal
 from tests.nats_server import NatsCluster, NatsServer
 
@@ -16,6 +17,7 @@ from tests.nats_server import NatsCluster, NatsServer
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         over_managers.mark(item)
+        over_cluster.mark(item)
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +30,12 @@ def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer
 def nats_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsCluster]:
     with NatsCluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, nats_server: NatsServer) -> Iterator[ClusterProcesses]:
+    with ClusterProcesses(tmp_path_factory.mktemp("nodes"), [nats_server]) as processes:
+        yield processes
 
 
 def _kind(name: str, request: pytest.FixtureRequest, folder: Path) -> Kind:

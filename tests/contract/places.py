@@ -18,13 +18,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         yield process
 
 
-@pytest.fixture(params=["memory", "file", "server", "managers"])
+@pytest.fixture(params=["memory", "file", "server", "managers", "cluster"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     match request.param:
         case "memory":
             return "memory:shared"
         case "managers":  # two message managers in one process (ADR 22)
             return "memory:managed?managers=2"
+        case "cluster":  # two nodes of a cluster over NATS: clients are at the one that is not primary
+            return str(request.getfixturevalue("cluster").beside)
         case "file":
             return f"file:{tmp_path / 'events'}{SMALL_QUERY}"
         case _:

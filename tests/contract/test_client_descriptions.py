@@ -53,6 +53,20 @@ async def test_all_subscriptions_are_listed_patterns_included_with_what_waits(ur
         assert {each["name"] for each in await client.subscriptions("listed.a")} == {"audit", "pager", "expert"}
 
 
+@pytest.mark.parametrize("url", ["memory:", "memory:?managers=2"])
+async def test_destinations_whose_names_begin_alike_are_listed_the_name_itself_too(url: str) -> None:
+    async with holdfast.connect(url) as client:
+        others = [f"{first}.{number}" for first in ("a", "pra", "z") for number in range(100)]
+        wanted = ["pre", *(f"pre.{number}" for number in range(300)), "prefix"]
+        for name in (*others, *wanted):
+            await client.create_queue(name)
+
+        assert sorted(each["name"] for each in await client.destinations(prefix="pre")) == sorted(wanted)
+        assert [each["name"] for each in await client.destinations(prefix="pre.299")] == ["pre.299"]
+        assert await client.destinations(prefix="nothing") == []
+        assert {*others, *wanted} <= {each["name"] for each in await client.destinations()}
+
+
 async def test_many_subscriptions_with_long_selectors_come_page_by_page(tmp_path: Path) -> None:
     long = f"note <> '{'x' * 4_000}'"
     async with running(tmp_path) as server, holdfast.connect(server.url) as client:

@@ -171,3 +171,30 @@ async def test_verdicts_on_held_events_can_wait_for_each_other(url: str, name: s
             assert (await incoming.next(timeout=10)).data == 1
             incoming.confirm(at(positions[0]))
             assert (await waiting).confirmed == at(positions[0])
+
+
+async def test_a_session_that_a_process_before_left_is_gone_on_with_and_what_it_held_stays_held(url: str, name: str) -> None:
+    async with holdfast.connect(url) as former, holdfast.connect(url) as client:
+        await client.create_queue(name, redelivery_limit=1)
+        positions = [(await client.queue(name).send(number)).position for number in range(4)]
+        left = await former.session().open()
+        incoming = await left.queue(name).receive(held=()).open()
+        assert [(await incoming.next(timeout=20)).position for _ in range(2)] == positions[:2]
+
+        kept = [(each, each) for each in positions[:2]]
+        async with client.session(resume=left.id) as session, session.queue(name).receive(held=kept) as resumed:
+            assert (session.id, resumed.lost) == (left.id, Ranges())
+            rest = [await resumed.next(timeout=20) for _ in range(2)]
+            assert [(each.position, each.deliveries) for each in rest] == [(each, 0) for each in positions[2:]]
+            resumed.confirm([(each, each) for each in positions])
+            await resumed.settled()
+
+
+async def test_what_is_no_id_of_a_session_is_refused_and_an_unknown_one_is_a_new_session(url: str, name: str) -> None:
+    async with holdfast.connect(url) as client:
+        for wrong in ("{", '{"m1": 1}', "a\nb"):
+            with pytest.raises(BadSetting, match="id of a session"):
+                client.session(resume=wrong)
+        async with client.session(resume="nobody-knows-it") as session:
+            assert session.id != "nobody-knows-it"
+            await session.queue(name).send(1)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import nats
+import nats.js.errors
 import pytest
 
 from holdfast.channel.channel import Entry, Purpose, Receipt
@@ -16,10 +17,13 @@ from holdfast.channel.jetstream.jetstream_channel import JetStreamChannel
 from holdfast.channel.jetstream.settings import JetStreamSettings, Names
 from holdfast.errors import BadName, BadSetting, Blocked, HoldfastError, OutcomeUnknown, Unavailable
 from tests.contract.channels import KIB, MIB, PATIENCE_S, append_all, commands, fill, read_up_to, reading
-from tests.nats_server import NatsServer, forgotten_sockets
+from tests.nats_server import FORGOTTEN_SOCKETS, NatsServer, forgotten_sockets
+from tests.waiting import until
+
+pytestmark = pytest.mark.filterwarnings(FORGOTTEN_SOCKETS)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def sockets() -> Iterator[None]:
     with forgotten_sockets():
         yield
@@ -135,15 +139,43 @@ async def test_rule_6_of_two_snapshots_saved_at_once_one_is_whole(nats_server: N
     await other.close()
 
 
-async def test_rule_7_at_the_streams_own_limit_upkeep_is_blocked_too_and_said_to_be(nats_server: NatsServer) -> None:
-    tight = settings(
-        nats_server, size_bytes=MIB, reserve_bytes=64 * KIB, upkeep_bytes=64 * KIB, appenders_max=1, window_bytes=1, window=1
-    )
-    channel = await JetStreamChannel.open(new_name(), tight)
+def tight(server: NatsServer) -> JetStreamSettings:
+    sizes = {"size_bytes": MIB, "reserve_bytes": 64 * KIB, "upkeep_bytes": 64 * KIB}
+    return settings(server, **sizes, appenders_max=1, window_bytes=1, window=1)
 
-    taken = await fill(channel, Purpose.UPKEEP, bytes(64 * KIB))
 
-    assert taken * 64 * KIB > tight.size_bytes
+async def limit_of(server: NatsServer, name: str) -> int:
+    connection = await nats.connect(server.url)
+    info = await connection.jetstream().stream_info(Names(name).stream)
+    await connection.close()
+    return info.config.max_bytes or 0
+
+
+async def test_rule_7_upkeep_has_room_although_others_have_filled_the_stream_to_its_own_limit(nats_server: NatsServer) -> None:
+    name, wanted = new_name(), tight(nats_server)
+    channel = await JetStreamChannel.open(name, wanted)
+    stranger = await nats.connect(nats_server.url)
+    with pytest.raises(nats.js.errors.APIError, match="maximum bytes"):
+        while True:
+            await stranger.jetstream().publish(Names(name).subject, bytes(16 * KIB))
+    await stranger.close()
+
+    receipt = await asyncio.wait_for(channel.append(bytes(32 * KIB), Purpose.UPKEEP), PATIENCE_S)
+
+    assert receipt.entry == channel.durable
+    assert await limit_of(nats_server, name) == wanted.stream_bytes_max + wanted.upkeep_bytes
+    await channel.release(channel.durable + 1)
+    assert await limit_of(nats_server, name) == wanted.stream_bytes_max
+    await channel.close()
+
+
+async def test_rule_7_the_limit_is_not_raised_for_ever_and_upkeep_is_said_to_be_blocked(nats_server: NatsServer) -> None:
+    wanted = tight(nats_server)
+    channel = await JetStreamChannel.open(new_name(), wanted)
+
+    taken = await fill(channel, Purpose.UPKEEP, bytes(32 * KIB))
+
+    assert wanted.stream_bytes_max < taken * 32 * KIB < wanted.raised_bytes_max
     await channel.release(channel.durable + 1)
     await asyncio.wait_for(channel.append(b"goes on", Purpose.EVENTS), PATIENCE_S)
     await channel.close()
@@ -233,6 +265,24 @@ async def test_rule_2_a_server_that_says_nothing_leaves_the_outcome_unknown_and_
         assert found[0] == b"before"
         assert found[-1] == b"after"
         assert set(found[1:-1]) <= {b"during", b"after"}
+        await channel.close()
+
+
+async def test_rule_2_what_was_sent_several_times_to_a_paused_server_stands_once(tmp_path: Path) -> None:
+    with NatsServer(tmp_path) as server:
+        channel = await JetStreamChannel.open(new_name(), settings(server, attempt_ms=50))
+        await channel.append(b"before")
+        sent = channel._connection.stats
+
+        server.pause()
+        before = sent["out_msgs"]
+        appended = channel.append(b"during")
+        await until(lambda: sent["out_msgs"] >= before + 3, "it was sent three times")
+        server.resume()
+
+        assert (await asyncio.wait_for(appended, PATIENCE_S)).entry == 2
+        assert (await asyncio.wait_for(channel.append(b"after"), PATIENCE_S)).entry == 3
+        assert [command for _, command in await read_up_to(channel, 1, 3)] == [b"before", b"during", b"after"]
         await channel.close()
 
 

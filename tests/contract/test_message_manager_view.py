@@ -230,7 +230,17 @@ async def test_kinds_are_those_that_the_primary_has_told(viewed_from_afar: Any) 
         await until(lambda: view.kind_of("other") == "topic", "the topic is known")
         assert view.kind_of(QUEUE) is None
         assert [view.is_deduplicating(name) for name in (QUEUE, "other")] == [False, True]
-        assert not view.is_gone("_temporary.x")
+        assert view.is_gone("_temporary.x")
+
+
+async def test_what_has_changed_is_learned_before_a_heartbeat_tells_of_it(viewed_from_afar: Any) -> None:
+    async with viewed_from_afar as company:
+        view, told = company.view, list[str | None]()
+        await company.append(command.Create("other", "topic"))
+        assert view.kind_of("other") is None
+
+        assert view.learn_destinations(lambda: told.append(view.kind_of("other")))
+        await until(lambda: told == ["topic"], "the topic is known")
 
 
 async def test_space_and_stages_come_from_the_heartbeats_of_the_primary(viewed_from_afar: Any) -> None:
@@ -247,17 +257,17 @@ async def test_space_and_stages_come_from_the_heartbeats_of_the_primary(viewed_f
 
 async def test_the_primary_is_unknown_when_a_newer_epoch_is_heard_of_until_its_own_heartbeat_comes(viewed_from_afar: Any) -> None:
     async with viewed_from_afar as company:
-        view, told = company.view, list[str]()
+        view, told = company.view, list[Staged]()
         await until(lambda: view.is_primary, "it is heard of")
 
         company.beat(epoch=9, is_primary=False)
         await until(lambda: not view.is_primary, "it is deposed")
-        company.beat()  # of the deposed one
-        view.when_primary(lambda: told.append("primary"))
+        company.beat(stages=7)  # of the deposed one
+        view.when_primary(lambda: told.append(view.staged()))
         company.beat(epoch=9, stages=1)
         await until(lambda: told, "the new one is heard of")
 
-        assert view.is_primary and view.staged().stages == 1
+        assert told == [Staged(1, 0, 0)]
 
 
 async def test_assemblies_and_temporary_destinations_are_those_that_went_through_here(viewed_from_afar: Any) -> None:

@@ -144,6 +144,7 @@ BESIDES: dict[str, dict[str, Any]] = {
     "purge": {},
     "empty": {},
     "describe": {},
+    "locate": {"is_used": False},
     "subscribe": {"name": "made"},
     "subscribe_like": {"name": "made", "like": "free"},
     "ensure_subscription": {"name": "made"},
@@ -162,7 +163,7 @@ BESIDES: dict[str, dict[str, Any]] = {
     "log": {"program": "relay berlin", "lines": [["INFO", "holdfast.relay", "a line", 1]]},
 }
 ABOUT = {
-    **dict.fromkeys(("create", "configure", "ensure", "delete", "purge", "empty", "describe"), "name"),
+    **dict.fromkeys(("create", "configure", "ensure", "delete", "purge", "empty", "describe", "locate"), "name"),
     **dict.fromkeys(
         (
             "subscribe",
@@ -216,7 +217,7 @@ NEEDED = {
         ),
         "manage",
     ),
-    **dict.fromkeys(("describe", "subscriptions", "list", "all_subscriptions", "status"), "any"),
+    **dict.fromkeys(("describe", "locate", "subscriptions", "list", "all_subscriptions", "status"), "any"),
     **dict.fromkeys(("extent", "more", "outcomes", "dead_cursor"), "browse"),
     "confirm_up_to": "receive",
     "log": "send",
@@ -239,6 +240,8 @@ def looked_at(asked: Asked, value: Any) -> set[str]:
     if action in ("subscriptions", "extent", "more", "outcomes", "confirm_up_to"):
         match = given.get("match", "name")
         named.add(given["topic"] if match == "name" else f"{match}:{given['topic']}")
+    if action == "locate" and not is_temporary(given["name"]):  # whose name says where it is
+        named.add(given["name"])
     own = {"dead_cursor": "_DMQ", "log": "_LOG"}
     return named | ({own[action]} if action in own else set())
 

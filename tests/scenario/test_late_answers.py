@@ -35,8 +35,8 @@ class LateView(LocalView):
     def when_primary(self, then: Callable[[], None]) -> None:
         super().when_primary(lambda: _later(then))
 
-    def when_caught_up(self, then: Callable[[], None]) -> None:
-        super().when_caught_up(lambda: _later(then))
+    def when_caught_up(self, then: Callable[[], None], known: int = 0) -> None:
+        super().when_caught_up(lambda: _later(then), known)
 
 
 def _later(then: Callable[[], None]) -> None:

@@ -68,6 +68,20 @@ async def test_lines_wait_while_the_server_is_away_up_to_a_bound_and_the_newest_
         assert forwarder not in log.handlers
 
 
+async def test_a_line_of_a_level_of_its_own_has_the_level_below_it() -> None:
+    log = logging.getLogger("holdfast.relay")
+    async with holdfast.connect("memory:shared") as client, client.topic("_LOG").subscribe(selector="program = 'x'") as incoming:
+        forwarder = LogForwarder(client, "x")
+        running_it = asyncio.create_task(forwarder.run())
+        await until(lambda: forwarder in log.handlers, "it listens")
+
+        log.log(logging.WARNING + 5, "loud")
+
+        assert (await incoming.next(timeout=30)).properties["level"] == "WARNING"
+        running_it.cancel()
+        await asyncio.gather(running_it, return_exceptions=True)
+
+
 async def test_lines_of_a_program_push_out_nothing_that_the_server_logs() -> None:
     async with holdfast.connect("memory:") as client:
         lines = [LogLine("INFO", "holdfast.relay", f"line {number}", 1_700_000_000_000_000) for number in range(100)]

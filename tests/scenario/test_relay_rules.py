@@ -81,7 +81,7 @@ async def test_a_rate_holds_a_route_back_and_no_other(tmp_path: Path) -> None:
     async with a_pair(tmp_path) as pair:
         for topic in ("slow", "quick"):
             await pair.at_berlin.ensure_subscription(topic, "pager")
-        slow, quick = route(topic="slow", rate=2), route(topic="quick")
+        slow, quick = route(topic="slow", rate=5), route(topic="quick")
 
         async with relaying(defined(pair.head.url, pair.berlin.url, slow=slow, quick=quick)) as relay:
             await draws(relay, "slow", "quick")
@@ -91,7 +91,7 @@ async def test_a_rate_holds_a_route_back_and_no_other(tmp_path: Path) -> None:
             await until(lambda: of(relay, "quick")["confirmed"] == 1000, "the quick route is done")
 
             assert of(relay, "slow")["appended"] < 60
-            await until(lambda: "rate of 2 " in of(relay, "slow")["held_back"], "the slow route says what holds it back")
+            await until(lambda: "rate of 5 " in of(relay, "slow")["held_back"], "the slow route says what holds it back")
 
 
 async def test_a_full_destination_holds_its_route_back_and_no_other(tmp_path: Path) -> None:

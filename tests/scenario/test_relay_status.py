@@ -46,9 +46,9 @@ async def test_the_status_of_both_servers_shows_a_relay_its_routes_and_what_it_i
                 )  # fmt: skip
                 assert (alerts["held_back"], alerts["last_error"]) == ("", "")
                 assert "nobody receives here" in unheard["held_back"]
-                text = await asyncio.to_thread(shown, url)
-                assert "berlin runs" in text
-                assert "route alerts (end-to-end) passes, 4 wait upstream, 4 wait here" in text
+            text = await asyncio.to_thread(shown, pair.head.url)
+            assert "berlin runs" in text
+            assert "route alerts (end-to-end) passes, 4 wait upstream, 4 wait here" in text
 
 
 async def test_a_relay_that_does_not_run_is_told_with_what_waits_for_it(tmp_path: Path) -> None:

@@ -93,3 +93,15 @@ def test_what_was_outstanding_on_a_lost_link_does_not_count_on_the_next() -> Non
     session.came_back()
 
     session.sent()
+
+
+def test_a_client_in_whose_place_another_came_does_not_get_the_session_back() -> None:
+    session = Session("s", "", 10)
+    session.go_on_for("first")
+    session.go_on_for("first")
+    assert not session.is_lost_to("first")
+
+    session.go_on_for("second")
+
+    assert session.is_lost_to("first")
+    assert not session.is_lost_to("second") and not session.is_lost_to("third")

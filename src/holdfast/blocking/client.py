@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -127,6 +128,10 @@ class Client(SessionMethods):
     @property
     def incarnation(self) -> str:
         return self._twin.incarnation
+
+    @property
+    def channels(self) -> Sequence[str]:
+        return self._twin.channels
 
     @property
     def is_linked(self) -> bool:

@@ -105,6 +105,7 @@ class Question(NamedTuple):
     token: int
     action: str
     arguments: Any  # those of the action, as `node.administration.arguments` declares them
+    durable: int = 0  # the newest entry that the asker knows to be durable: it is applied before the answer
 
 
 class Reply(NamedTuple):
@@ -142,6 +143,7 @@ class BrowseAsked(NamedTuple):
     end: int = 0  # a place; 0: as far as there is
     bytes_max: int = 0  # of a page of whole batches, for reading by place; 0: a page of a browser
     within: Bounds = EVERYTHING
+    durable: int = 0  # as of a Question
 
 
 class BrowsedPage(NamedTuple):
@@ -234,6 +236,7 @@ class ViewAsked(NamedTuple):
     token: int
     question: str
     arguments: list[Any]
+    durable: int = 0  # as of a Question
 
 
 class ViewAnswered(NamedTuple):

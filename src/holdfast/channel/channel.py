@@ -11,7 +11,8 @@ still needed. It numbers commands, makes them durable, hands them out in order, 
 Every implementation keeps these rules (one contract suite proves them, `tests/contract`):
 
 1. Entries are numbered from 1 without a gap, in the order in which `append` was called. Only FRAGMENTS may be overtaken by
-   everything else: there may be many, and nobody waits for a single one.
+   everything else: there may be many, and nobody waits for a single one. In a cluster a command that was lost on its way is
+   repeated, and may then stand behind later ones: whoever depends on a command waits for its answer.
 2. `append` answers when the command is durable, not before; then `durable` is at least its number. Several appends may share
    one sync. A failed append has not happened, or raises OutcomeUnknown.
 3. No reader ever sees an entry past `durable`.
@@ -147,6 +148,10 @@ class Appendable(Protocol):
         """A name that no other channel has. The number of an entry means something only together with it."""
 
     @property
+    def durable(self) -> int:
+        """The number of the newest entry that is known to be durable; 0 before the first."""
+
+    @property
     def pressure(self) -> Pressure: ...
 
     def watch_pressure(self, changed: Callable[[Pressure], None]) -> None:
@@ -170,10 +175,6 @@ class Channel(Appendable, Protocol):
     @property
     def first(self) -> int:
         """The number of the oldest entry still held; `durable` + 1 when none is held."""
-
-    @property
-    def durable(self) -> int:
-        """The number of the newest durable entry; 0 before the first."""
 
     @property
     def bytes_appended(self) -> int:

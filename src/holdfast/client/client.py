@@ -9,7 +9,7 @@ in the loop that opened it; threads use `holdfast.blocking`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -105,7 +105,8 @@ class Client(SessionMethods, Administration, Staging):
 
         `resume` is the `id` of a session that a process before this one left behind when it died. This session goes on in its
         place, at once: a receiver that comes with `held=` keeps what that one held, and nobody else gets it meanwhile. A session
-        that the server does not know any more, or of another user, is a new one.
+        that the server does not know any more, or of another user, is a new one. A client in whose place another has come
+        does not get its session back: its receivers end, or attach anew.
         """
         return ClientSession(self._opened().connection, name or self.name, confirm, resume)
 
@@ -158,6 +159,11 @@ class Client(SessionMethods, Administration, Staging):
         It is another one after the server was restored from a backup. "" before the first link.
         """
         return self._connection.incarnation if self._connection is not None else ""
+
+    @property
+    def channels(self) -> Sequence[str]:
+        """The channels of the server's message managers, from its newest greeting; empty where there is one alone."""
+        return self._connection.channels if self._connection is not None else ()
 
     @property
     def is_linked(self) -> bool:

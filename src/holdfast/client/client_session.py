@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from holdfast.client import checks
 from holdfast.client.checks import ConfirmMode, check_subscription
+from holdfast.client.connection import session_ids
 from holdfast.client.connection.session import Session
 from holdfast.client.destination import Queue, Topic, subscribe
 from holdfast.client.reading.browser import BrowseOptions, Browser
@@ -116,7 +117,7 @@ class ClientSession(SessionMethods):
 
     def __init__(self, connection: Connection, name: str, confirm: ConfirmMode, resume: str = "") -> None:
         self.name = checked_name(name, "session")
-        self._resume = checked_name(resume, "resumed session")
+        self._resume = session_ids.from_text(resume)
         self._confirm = checks.confirm_mode(confirm)
         self._connection = connection
         self._session: Session | None = None
@@ -124,8 +125,9 @@ class ClientSession(SessionMethods):
     @property
     def id(self) -> str:
         """Its id at the server: with it, `client.session(resume=…)` of a later process goes on in its place. Another one after a
-        link that was lost for so long that the server forgot the session."""
-        return self._opened().id
+        link that was lost for so long that the server forgot the session, and where it uses one channel more of a server with
+        several."""
+        return session_ids.to_text({each.channel: each.id for each in self._opened().together if each.id})
 
     async def open(self) -> Self:
         """Open the session at the server. Unreachable when there is no link in time."""

@@ -86,6 +86,7 @@ class Status(TypedDict, total=False):
     reason: str
     relays: list[dict[str, Any]]  # in `holdfast status`: those that this server knows, as they tell themselves
     programs: list[dict[str, Any]]  # that run beside the server: program, state, pid, restarts, reason
+    managers: list[dict[str, Any]]  # where there are several message managers: the rows of each, of which the rest is the sum
 
 
 class ClusterNodeRow(TypedDict):

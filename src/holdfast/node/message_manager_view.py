@@ -62,8 +62,16 @@ class MessageManagerView(Protocol):
     def when_primary(self, then: Callable[[], None]) -> None:
         """Call it when the state is known."""
 
-    def when_caught_up(self, then: Callable[[], None]) -> None:
-        """Call it when everything that is durable now is applied."""
+    def when_caught_up(self, then: Callable[[], None], known: int = 0) -> None:
+        """Call it when everything is applied that is durable now, here or, up to `known`, at a process that is ahead."""
+
+    def when_told(self, then: Callable[[], None]) -> None:
+        """Call it when everything that was published to the message manager so far is heard there. In one process: now, because
+        nothing that is appended after it is applied before it."""
+
+    def learn_destinations(self, then: Callable[[], None]) -> bool:
+        """Whether destinations may have changed that are not known here; `then` is called when those so far are. In one process:
+        never."""
 
     def apply_now(self) -> None:
         """Somebody waits for what is applied next: apply it without a pause."""
@@ -102,7 +110,7 @@ class MessageManagerView(Protocol):
         """Asked for each batch. In another process: as the kind."""
 
     def is_gone(self, destination: str) -> bool:
-        """Whether a temporary destination that is not known here is gone. In another process: left to the command."""
+        """Whether a temporary destination that is not known here is gone. In another process: after `learn_destinations`."""
 
     def wait_for_selectors(self, batch: BatchCommand, payload: Buffer, then: Callable[[], None]) -> bool:
         """Whether a batch must wait for selectors that take long; `then` is called when they have answered.

@@ -52,7 +52,7 @@ class LogForwarder(logging.Handler):
             text = record.getMessage()
             if record.exc_info:
                 text += "\n" + (record.exc_text or logging.Formatter().formatException(record.exc_info))
-            self._lines.append(LogLine(record.levelname, record.name, text[:TEXT_LENGTH_MAX], int(record.created * 1_000_000)))
+            self._lines.append(LogLine(_level(record), record.name, text[:TEXT_LENGTH_MAX], int(record.created * 1_000_000)))
             while len(self._lines) > BUFFER_MAX:
                 self._lines.popleft()
                 self.dropped += 1
@@ -105,3 +105,9 @@ class LogForwarder(logging.Handler):
             async with asyncio.timeout(LAST_S_MAX):
                 while self._lines:
                     await self._send()
+
+
+def _level(record: logging.LogRecord) -> str:
+    """The level that the server knows: that of the record, or the next below for one of a program's own."""
+    known = (logging.CRITICAL, logging.ERROR, logging.WARNING)
+    return logging.getLevelName(next((each for each in known if record.levelno >= each), logging.INFO))

@@ -9,6 +9,7 @@ event: `delivery` knows those in flight, the client those without a receipt. Pur
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -24,6 +25,8 @@ ASSEMBLIES_MAX = 64
 RECEIVERS_MAX = 10_000
 PRODUCERS_MAX = 1_000
 PRODUCER_LENGTH_MAX = 255
+# Clients that are remembered to be replaced: a process that is replaced comes back soon, or never.
+REPLACED_MAX = 8
 # The name that a client gives to a session, for people.
 NAME_LENGTH_MAX = 255
 
@@ -86,6 +89,7 @@ class Session:
         self.gone_while_away: dict[int, HoldfastError] = {}  # receivers that were detached while it had no link, and why
         self.producers: dict[str, bool] = {}  # whether it is open: before its opening is answered, it may be another user's
         self.client = ""  # made by the client once, the same for all its sessions: "not my own" events are those of others
+        self._replaced: deque[str] = deque(maxlen=REPLACED_MAX)  # clients in whose place another has come
         self.is_introduced = False  # destinations were told of it
         self.is_closing = False  # nothing more is opened in it
         self.away_since_ms: int | None = None
@@ -176,6 +180,16 @@ class Session:
     def went_away(self, now_ms: int) -> None:
         """Note that its link is lost. The time is that of a steady clock, here and in `is_overdue`."""
         self.away_since_ms = now_ms
+
+    def go_on_for(self, client: str) -> None:
+        """Note whose it is now. A client in whose place another came does not get it back: they would take it from each other."""
+        if self.client and client and client != self.client:
+            self._replaced.append(self.client)
+        self.client = client
+
+    def is_lost_to(self, client: str) -> bool:
+        """Whether another has come in the place of this client."""
+        return client != self.client and client in self._replaced
 
     def came_back(self) -> None:
         """Note that it is on a new link. Requests of the old link are answered to nobody, and do not count here."""

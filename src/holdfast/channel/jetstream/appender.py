@@ -13,8 +13,9 @@ from its peers would never answer.
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import NamedTuple
 
 import msgspec
@@ -35,10 +36,15 @@ from holdfast.channel.jetstream.settings import (
 )
 from holdfast.errors import Blocked, Closed, HoldfastError, OutcomeUnknown, Unreachable
 
+log = logging.getLogger(__name__)
+
 _DOING = "appending a command"
+# Where no room could be made for upkeep, it is refused for so long before that is tried again.
+NO_ROOM_S = 1.0
 
 
 class _Command(NamedTuple):
+    purpose: Purpose
     bytes: bytes
     future: asyncio.Future[Receipt]
     checksum: int
@@ -60,7 +66,10 @@ _decoder = msgspec.json.Decoder(_Acknowledgement)
 
 
 class Appender:
-    """`accepted` is called with an entry's number and length before its future is answered; `damaged` with what is wrong."""
+    """`accepted` is called with an entry's number and length before its future is answered; `damaged` with what is wrong.
+
+    `make_room` is called when the servers refuse upkeep because the stream is full; it returns whether that was of use.
+    """
 
     def __init__(
         self,
@@ -70,6 +79,7 @@ class Appender:
         judge: TailJudge,
         accepted: Callable[[int, int], None],
         damaged: Callable[[str], HoldfastError],
+        make_room: Callable[[], Coroutine[None, None, bool]],
     ) -> None:
         self._connection = connection
         self._names = names
@@ -77,6 +87,9 @@ class Appender:
         self._judge = judge
         self._accepted = accepted
         self._damaged = damaged
+        self._make_room = make_room
+        self._room_task: asyncio.Task[bool] | None = None
+        self._has_no_room_until = 0.0
         self._loop = asyncio.get_running_loop()
         self._inbox = connection.new_inbox()
         self._id = secrets.token_hex(4)
@@ -116,7 +129,7 @@ class Appender:
             )
             return future
         self._tokens += 1
-        self._commands[self._tokens] = _Command(command, future, checksum_of(command), self._judge.known)
+        self._commands[self._tokens] = _Command(purpose, command, future, checksum_of(command), self._judge.known)
         self._window.put(self._tokens, len(command), purpose is Purpose.FRAGMENTS, self._loop.time())
         self._turn.set()
         return future
@@ -130,11 +143,12 @@ class Appender:
             while (token := self._window.next_to_send(self._loop.time())) is not None:
                 command = self._commands[token]
                 if command.future.cancelled():
-                    self._window.refused(token)
+                    self._window.forget(token)
                     self._forget(token)
                 else:
                     await self._publish(token, command)
-            self._watch_time()
+            if self._timer is None:  # the one that is set comes early enough: it looks again at what is due then
+                self._watch_time()
 
     async def _publish(self, token: int, command: _Command) -> None:
         headers = message_headers(self._names.stream, message_id(self._id, token), command.checksum)
@@ -144,12 +158,18 @@ class Appender:
             said = translate(problem, _DOING)
             if isinstance(said, Unreachable):
                 self._window.not_taken(token, self._loop.time(), is_answer=False)
+                self._watch_time()
             else:
-                self._refuse(token, said)
+                self._give_up(token, said)
         except Exception as problem:  # a fault of ours: it costs this command, not those behind it
-            self._refuse(
+            self._give_up(
                 token, OutcomeUnknown(f"{_DOING}: {problem!r}; it may have happened, repeat it with the same source and id")
             )
+
+    def on_connection_lost(self) -> None:
+        """Send again what was under way, in its order, as soon as there is a connection."""
+        self._window.connection_lost(self._loop.time())
+        self._watch_time()
 
     # --- answers -------------------------------------------------------------------------------------------------------
 
@@ -181,16 +201,33 @@ class Appender:
         self._turn.set()
 
     def _on_refusal(self, token: int, problem: HoldfastError) -> None:
-        if isinstance(problem, Unreachable):
+        if isinstance(problem, Unreachable) or (isinstance(problem, Blocked) and self._is_room_made_for(token)):
             self._window.not_taken(token, self._loop.time())
             self._watch_time()
         else:
             self._refuse(token, problem)
 
+    def _is_room_made_for(self, token: int) -> bool:
+        """Begin to make room for upkeep; False for events, and where that was of no use a moment ago."""
+        if self._commands[token].purpose is not Purpose.UPKEEP or self._loop.time() < self._has_no_room_until:
+            return False
+        if self._room_task is None or self._room_task.done():
+            self._room_task = self._loop.create_task(self._make_room())
+            self._room_task.add_done_callback(self._on_room)
+        return True
+
+    def _on_room(self, done: asyncio.Task[bool]) -> None:
+        if done.cancelled() or done.exception() is not None or not done.result():
+            self._has_no_room_until = self._loop.time() + NO_ROOM_S
+
     def _refuse(self, token: int, problem: HoldfastError) -> None:
         self._window.refused(token)
         _fail(self._forget(token), problem)
         self._turn.set()
+
+    def _give_up(self, token: int, problem: HoldfastError) -> None:
+        self._window.forget(token)
+        _fail(self._forget(token), problem)
 
     def _forget(self, token: int) -> asyncio.Future[Receipt]:
         future = self._commands.pop(token).future
@@ -219,6 +256,7 @@ class Appender:
             _fail(self._forget(token), not_answered(_DOING) if may_be_stored else not_taken(_DOING))
         if self._window.wants_another_server:
             self._window.turned_away()
+            log.warning("channel %s: three attempts were not answered; another server is tried", self._names.channel)
             self._reconnect_task = self._loop.create_task(self._connection.force_reconnect())
             self._reconnect_task.add_done_callback(lambda done: done.cancelled() or done.exception())  # it is tried again
         self._turn.set()
@@ -240,6 +278,8 @@ class Appender:
             await asyncio.gather(self._publisher, return_exceptions=True)
         if self._timer is not None:
             self._timer.cancel()
+        if self._room_task is not None:
+            self._room_task.cancel()
 
 
 def _fail(future: asyncio.Future[Receipt], problem: HoldfastError) -> None:

@@ -71,13 +71,14 @@ class DirectGet:
                 raise TimedOut(f"reading from entry {first}: no copy answered in time; repeat it") from problem
         finally:
             del self._answers[reply]
-        if answer.problem is not None:
+        if answer.problem is not None and not answer.found:
             raise answer.problem
         return answer.found
 
-    def stop(self) -> None:
-        """End every wait: what came so far is the answer."""
+    def connection_lost(self) -> None:
+        """End every wait: questions and answers that were under way are lost."""
         for answer in self._answers.values():
+            answer.problem = Unreachable("the connection to the cluster was lost; repeat it")
             answer.ended.set()
 
     async def _on_message(self, message: Msg) -> None:

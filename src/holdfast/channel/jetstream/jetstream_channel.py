@@ -80,8 +80,11 @@ class JetStreamChannel:
         self._copies = Copies(connection, names, settings, lambda number: self._entries.check_held(number))
         self._entries = Entries(connection, names, settings, self._direct, self._copies.suspect)
         self._snapshots = Snapshots(connection, names, settings)
-        self._appender = Appender(connection, names, settings, self._judge, self._on_accepted, self._on_damaged_tail)
-        self._context = connection.jetstream(timeout=settings.timeout_s)
+        self._context = context = connection.jetstream(timeout=settings.timeout_s)
+        self._appender = Appender(
+            connection, names, settings, self._judge, self._on_accepted, self._on_damaged_tail,
+            lambda: stream.raise_limit(context, names, settings),
+        )  # fmt: skip
         self._state_task: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -90,15 +93,21 @@ class JetStreamChannel:
         """Open the channel. BadSetting if the servers would not keep our promises; Unreachable or TimedOut if they are silent."""
         names = Names(name)
         readers: list[Reader] = []
-        connection = await stream.connect(settings, lambda: _renew(readers))
+        channels: list[JetStreamChannel] = []
+        connection = await stream.connect(settings, lambda: _lose_connection(channels), lambda: _renew(readers))
         try:
             prepared = await stream.prepare(connection, names, settings)
             channel = cls(connection, names, settings, readers)
             await channel._start(prepared)
+            channels.append(channel)
         except BaseException:
             await connection.close()
             raise
         return channel
+
+    def on_connection_lost(self) -> None:
+        self._appender.on_connection_lost()
+        self._direct.connection_lost()
 
     async def _start(self, prepared: stream.Prepared) -> None:
         info, self._unchecked = prepared
@@ -202,6 +211,7 @@ class JetStreamChannel:
         known = self._judge.known
         info = await self._ask("asking for the state of the stream", self._context.stream_info(self._names.stream))
         self._heard(info, known)
+        await self._ask("lowering the limit of the stream", stream.lower_limit(self._context, info, self._settings))
 
     def _heard(self, info: api.StreamInfo, known_when_asked: int) -> None:
         state = info.state
@@ -216,7 +226,7 @@ class JetStreamChannel:
         if not self._unchecked:
             return
         try:
-            self._unchecked = (await check_servers(self._unchecked, self._settings.timeout_s)).silent
+            self._unchecked = (await check_servers(self._unchecked, ASK_INTERVAL_S)).silent
         except BadSetting as problem:
             self._refuse_all(problem)
 
@@ -303,7 +313,7 @@ class JetStreamChannel:
         if self._state_task is not None:
             self._state_task.cancel()
         _renew(self._readers)  # they find that it is closed
-        self._direct.stop()
+        self._direct.connection_lost()
         await self._appender.close()
         await self._copies.close()
         try:
@@ -325,6 +335,11 @@ class JetStreamChannel:
 def _renew(readers: list[Reader]) -> None:
     for reader in readers:
         reader.renew()
+
+
+def _lose_connection(channels: list[JetStreamChannel]) -> None:
+    for channel in channels:
+        channel.on_connection_lost()
 
 
 def _closed() -> Closed:

@@ -36,8 +36,8 @@ OPEN_AGAIN_S = 0.5
 ASK_AGAIN_S = 0.1
 # Entries that are read from another copy at a time, where one has a hole.
 RECOVERED_MAX = 256
-PAUSE_MIN_S = 0.05
-PAUSE_MAX_S = 1.0
+PAUSE_MIN_S = 0.02
+PAUSE_MAX_S = 0.2
 
 
 class Reader:
@@ -163,6 +163,8 @@ class Reader:
         self._check_open()
         if not isinstance(problem, Unavailable | OutcomeUnknown):
             raise problem
-        log.warning("channel %s: %s", self._names.channel, problem)
+        log.log(
+            logging.WARNING if self._pause_s == PAUSE_MIN_S else logging.DEBUG, "channel %s: %s", self._names.channel, problem
+        )
         await asyncio.sleep(self._pause_s)
         self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)

@@ -6,7 +6,8 @@
             is_short   events Blocked                                      the stream's own limit (max_bytes)
 
 At its own limit a stream refuses confirmations too, and without them nothing is ever released. So events are blocked well below
-it. That holds even when many appenders, each with the fill of a second ago, go on until their windows are full.
+it. That holds even when many appenders, each with the fill of a second ago, go on until their windows are full. If the limit is
+reached all the same, it is raised for upkeep, by `upkeep_bytes` at a time, and lowered again when there is space.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ MIB = 1 << 20
 RECORD_OVERHEAD_BYTES_MAX = 320
 # Fragments of large events that are sent and not yet acknowledged. With more, everybody else waits longer.
 FRAGMENTS_BYTES_MAX = MIB
+# How often the stream's own limit may be raised for upkeep before it was lowered again.
+RAISES_MAX = 4
 # The servers remember the ids of commands for so long.
 REMEMBERED_IDS_S = 120
 APPEND_TIMEOUT_MS_MAX = REMEMBERED_IDS_S * 1000 // 2
@@ -83,6 +86,11 @@ class JetStreamSettings(msgspec.Struct, frozen=True, kw_only=True):
     def stream_bytes_max(self) -> int:
         overshoot = self.window_bytes + FRAGMENTS_BYTES_MAX + 2 * COMMAND_BYTES_MAX + self.window * RECORD_OVERHEAD_BYTES_MAX
         return self.size_bytes * 5 // 4 + self.appenders_max * overshoot
+
+    @property
+    def raised_bytes_max(self) -> int:
+        """How far the stream's own limit is raised for upkeep."""
+        return self.stream_bytes_max + RAISES_MAX * self.upkeep_bytes
 
     @property
     def timeout_s(self) -> float:

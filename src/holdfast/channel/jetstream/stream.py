@@ -25,8 +25,11 @@ from holdfast.errors import BadSetting, Blocked, HoldfastError
 log = logging.getLogger(__name__)
 
 
-async def connect(settings: JetStreamSettings, reconnected: Callable[[], None]) -> Client:
+async def connect(settings: JetStreamSettings, lost: Callable[[], None], reconnected: Callable[[], None]) -> Client:
     """Return a connection that notices a dead server within about two seconds, and never stops looking for another."""
+
+    async def on_lost() -> None:
+        lost()
 
     async def on_reconnected() -> None:
         reconnected()
@@ -38,8 +41,9 @@ async def connect(settings: JetStreamSettings, reconnected: Callable[[], None]) 
         "max_reconnect_attempts": -1,
         "pending_size": -1,  # keep nothing to send later: what is sent when, and again, is decided by the appender
         "error_cb": _note,
-        "reconnected_cb": on_reconnected,
         **settings.connect_options,
+        "disconnected_cb": on_lost,
+        "reconnected_cb": on_reconnected,
     }
     connection = Client()
     try:
@@ -74,6 +78,23 @@ async def prepare(connection: Client, names: Names, settings: JetStreamSettings)
     except FOREIGN as problem:
         raise _not_opened(problem, names, settings) from problem
     return Prepared(info, checked.silent)
+
+
+async def raise_limit(context: JetStreamContext, names: Names, settings: JetStreamSettings) -> bool:
+    """Raise the limit of a stream that is full, so that confirmations have room; return whether that was possible."""
+    config = (await context.stream_info(names.stream)).config
+    limit = (config.max_bytes or 0) + settings.upkeep_bytes
+    if limit > settings.raised_bytes_max:
+        return False
+    await context.update_stream(config, max_bytes=limit)
+    log.warning("channel %s: its stream is full; its limit is raised to %d bytes for upkeep", names.channel, limit)
+    return True
+
+
+async def lower_limit(context: JetStreamContext, info: api.StreamInfo, settings: JetStreamSettings) -> None:
+    """Lower a limit that was raised, once the stream is no larger than it should be."""
+    if (info.config.max_bytes or 0) > settings.stream_bytes_max and info.state.bytes <= settings.size_bytes:
+        await context.update_stream(info.config, max_bytes=settings.stream_bytes_max)
 
 
 async def _check_holders(context: JetStreamContext, names: Names, info: api.StreamInfo, checked: Checked) -> None:

@@ -18,6 +18,7 @@ While space is short nothing is staged: it would lie there, and could not be fre
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -50,8 +51,16 @@ STAGED_PARTS_MAX = 1 << 18
 _NAMED_BYTES_MAX = COMMAND_BYTES_MAX - (8 << 10)
 
 
-def take_part(manager: ClientManager, session: Session, message: frame.Part, body: frame.Buffer, told: OnOutcome) -> None:
-    """Append a part, unless it is refused before it takes space; `told` hears what became of it."""
+def take_part(
+    manager: ClientManager,
+    session: Session,
+    message: frame.Part,
+    body: frame.Buffer,
+    told: OnOutcome,
+    must_learn: Callable[[str], bool],
+) -> None:
+    """Append a part, unless it is refused before it takes space; `told` hears what became of it. `must_learn` says whether its
+    destination is not known here: then it comes again."""
     target = manager.managers[session.channel]
     made, payload = command.decode(body)
     if not isinstance(made, command.Part):
@@ -71,7 +80,10 @@ def take_part(manager: ClientManager, session: Session, message: frame.Part, bod
             batch.verify(payload)
         else:
             _check_room(target)
-        if destination := made.destination or message.bound_for:
+        destination = made.destination or message.bound_for
+        if destination and must_learn(destination):
+            return
+        if destination:
             _check_destination(manager, target, session, destination, message.kind)
         elif session.rights is not None and not _is_begun(target, session, made):
             raise ProtocolError("the first fragment of a large event says where it is bound for; its client is broken")

@@ -150,6 +150,11 @@ class AppliedReceipts:
         else:
             told(replace(outcome, entry=taken[0]), taken[1])
 
+    def forget(self) -> None:
+        """Another primary answers, and not about these: their clients send them again."""
+        self._durable.clear()
+        self._applied.clear()
+
     def applied(self, entry: int, taken_as: int, repeated: Repeated) -> None:
         """The batch of this entry was applied; as that of entry `taken_as`, when it had come before."""
         waiting = self._durable.pop(entry, None)

@@ -14,7 +14,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -29,7 +29,7 @@ from holdfast.node import supervision
 from holdfast.node.clients.assembly_requests import take_part
 from holdfast.node.clients.destination_checks import check_send, no_such_channel
 from holdfast.node.clients.greeting import Greeting
-from holdfast.node.clients.link_requests import LinkRequests
+from holdfast.node.clients.link_requests import HeldFrames, LinkRequests, long_selector_in
 from holdfast.node.clients.requests import check_number
 from holdfast.node.login.permission import check_access
 from holdfast.node.reading.death_notes import DEATHS_BYTES
@@ -49,8 +49,6 @@ SESSIONS_MAX = 1_000
 # The bodies of one Deliver frame. A batch has at most 1 MiB, so that a frame of one slice always fits.
 DELIVER_BYTES = 512 << 10
 
-# The characters of a selector that is parsed at once, in a millisecond or so.
-PARSED_AT_ONCE = 256
 # Longer selectors that may wait to be parsed: more than a program opens receivers at once, and a few MiB at the most.
 PARSED_MAX = 1_024
 
@@ -63,6 +61,7 @@ class ClientLink:
         self._conversation = Conversation(Role.SERVER, manager.settings.heartbeat_ms)
         self._sessions: dict[int, Session] = {}  # by their numbers on this link
         self._numbers: dict[str, int] = {}
+        self._held = HeldFrames(self, manager)
         self._suspended: set[int] = set()  # numbers of sessions that were, which their clients may not know yet
         self._attached: set[tuple[str, int]] = set()  # receivers that have attached over this link
         self._held_up: dict[str, ManagerLink] = {}  # sessions that are delivered nothing until the link has drained
@@ -78,15 +77,19 @@ class ClientLink:
     # --- frames in ---------------------------------------------------------------------------------------------------
 
     def _received(self, got: Frame) -> None:
-        if self.is_lost or self._conversation.state is State.ENDED:
-            return
-        self._take(got, self._hear)
+        if not self.is_ended:
+            self._take(got, self._hear)
+
+    def go_on(self, got: Frame, is_learned: bool) -> None:
+        """Handle a frame that waited."""
+        if not self.is_ended:
+            self._take(got, partial(self._handle, is_learned=is_learned))
 
     def _hear(self, got: Frame) -> None:
         reply = self._conversation.hear(got)
         if reply is not None:
             self.say(0, self._with_time(reply))
-        elif selector := _long_selector_in(got.message):
+        elif selector := long_selector_in(got.message):
             self._parse_first(selector, got)
         else:
             self._handle(got)
@@ -112,17 +115,17 @@ class ClientLink:
 
     async def _parse(self, selector: str, got: Frame) -> None:
         await self._manager.turn.take(parsed(selector))
-        if not self.is_ended:
-            self._take(got, self._handle)
+        self.go_on(got, is_learned=False)
 
-    def _handle(self, got: Frame) -> None:
+    def _handle(self, got: Frame, is_learned: bool = False) -> None:
+        """Handle a frame; `is_learned` when it waited for its destination to be known here."""
         message = got.message
-        if got.session in self._suspended:
+        if got.session in self._suspended or (got.session in self._held.waiting and self._held.add(got)):
             return
         if isinstance(message, frame.Send):
-            self._send(got.session, self._session(got.session), message, got.body)
+            self._send(got, self._session(got.session), message, is_learned)
         elif isinstance(message, frame.Part):
-            self._part(got.session, self._session(got.session), message, got.body)
+            self._part(got, self._session(got.session), message, is_learned)
         elif isinstance(message, frame.Browse):
             self._requests.browse(got.session, self._session(got.session), message)
         elif isinstance(message, frame.ReadFragment):
@@ -150,7 +153,7 @@ class ClientLink:
 
     def _open_session(self, number: int, message: frame.OpenSession) -> None:
         """Resume a session when the channel is replayed, which tells whether it is known; a new one need not wait."""
-        target = self._manager.managers.get(message.channel) if message.channel else self._manager.home
+        target = self._manager.target_of(message)
         if target is None:
             self.say(number, self.failed(message.token, no_such_channel(message.channel, self._manager.managers)))
             return
@@ -178,9 +181,10 @@ class ClientLink:
         if self._manager.pressure.is_short:
             self.tell_pressure(self._manager.pressure)
 
-    def _send(self, number: int, session: Session, message: frame.Send, body: frame.Buffer) -> None:
+    def _send(self, got: Frame, session: Session, message: frame.Send, is_learned: bool) -> None:
+        number = got.session
         self._manager.busy_wait.came(session.id)
-        made, payload = command.decode(body)
+        made, payload = command.decode(got.body)
         if not isinstance(made, command.BatchCommand):
             raise ProtocolError(f"a Send frame carries a {type(made).__name__} command instead of a batch")
         if made.origin:
@@ -188,7 +192,10 @@ class ClientLink:
         target = self._manager.managers[session.channel]
         session.check_producer(made.producer)
         check_number(made.sequence)
-        session.sent()
+        if not is_learned:
+            session.sent()
+            if self._held.must_learn(got, session, made.destination):
+                return
         try:
             if session.rights is not None:
                 check_access(session, "send", made.destination)
@@ -201,22 +208,22 @@ class ClientLink:
             self.say(number, self.failed(message.token, problem))
             return
         began_s = time.perf_counter() if self._manager.figures.is_timing else 0.0
-        receipted = partial(self._receipted, number, session, message.token, began_s)
+        tell = self._receipt_later if message.is_patient else self._receipted
+        receipted = partial(tell, number, session, message.token, began_s)
         told: OnOutcome = receipted
         if target.messages.is_deduplicating(made.destination):
             made = msgspec.structs.replace(made, origin=target.subject)
             told = partial(target.applied_receipts.durable, receipted)
         target.fair_share.submit(session.id, made, payload, told)
 
+    def _receipt_later(self, *receipted: Any) -> None:
+        """Say a receipt in the next turn of the loop: this one delivers."""
+        asyncio.get_running_loop().call_soon(self._receipted, *receipted)
+
     def _receipted(
-        self,
-        number: int,
-        session: Session,
-        token: int,
-        began_s: float,
-        outcome: Receipt | HoldfastError,
+        self, number: int, session: Session, token: int, began_s: float, outcome: Receipt | HoldfastError,
         repeated: Repeated = (),
-    ) -> None:
+    ) -> None:  # fmt: skip
         if self.is_lost or self._sessions.get(number) is not session:  # as `carries`, for every batch
             return
         session.receipted()
@@ -233,8 +240,10 @@ class ClientLink:
             self._say_now(number, receipted)
             self._manager.busy_wait.receipted(session.id)
 
-    def _part(self, number: int, session: Session, message: frame.Part, body: frame.Buffer) -> None:
-        session.part_sent()
+    def _part(self, got: Frame, session: Session, message: frame.Part, is_learned: bool) -> None:
+        number = got.session
+        if not is_learned:
+            session.part_sent()
 
         def told(outcome: Receipt | HoldfastError) -> None:
             if not self.carries(number, session):
@@ -247,7 +256,8 @@ class ClientLink:
                 receipt = (outcome.entry, outcome.copies, outcome.is_synced, (), session.channel)
                 self.say(number, frame.Receipted(message.token, *receipt))
 
-        take_part(self._manager, session, message, body, told)
+        must_learn = partial(self._held.must_learn, got, session) if not is_learned else lambda _: False
+        take_part(self._manager, session, message, got.body, told, must_learn)
 
     def _credit(self, session: Session, message: frame.Credit) -> None:
         if message.events < 0 or message.bytes < 0 or message.withdrawn < 0:
@@ -387,14 +397,3 @@ class ClientLink:
         if self._timer is not None:
             self._timer.cancel()
         self._manager.link_lost(self, list(self._sessions.values()))
-
-
-def _long_selector_in(message: frame.Message) -> str:
-    """The selector of a message, if it takes more than a moment to parse; "" otherwise."""
-    if isinstance(message, frame.Attach | frame.Browse):
-        selector: object = message.selector
-    elif isinstance(message, frame.Manage):
-        selector = message.arguments.get("selector")
-    else:
-        return ""
-    return selector if isinstance(selector, str) and len(selector) > PARSED_AT_ONCE else ""

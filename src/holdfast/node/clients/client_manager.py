@@ -49,6 +49,7 @@ from holdfast.node.message_manager_view import MessageManagerView, RememberedSes
 from holdfast.node.reading.shared_turn import SharedTurn
 from holdfast.node.settings import NodeSettings
 from holdfast.session.session import ReceiverPlace, Session, is_passing, owned, owner_of, passing
+from holdfast.wire import frame
 from holdfast.wire.link import Link
 
 log = logging.getLogger("holdfast.client_manager")
@@ -71,7 +72,7 @@ class ClientManager:
         figures: Figures,
         start: str = "",
     ) -> None:
-        """`managers`: the name in positions, the view and the channel of each; the first is at home here. `places`: where each
+        """`managers`: the name in positions, the view and the channel of each. `places`: where each
         destination is; None with one message manager alone. `turn` is shared with all of this process that read many heads, or
         parse selectors. `start` names this start, where the bus has given it a name."""
         self.settings = settings
@@ -81,6 +82,7 @@ class ClientManager:
         self.figures = figures
         self.bus = bus
         self.login: Login | None = None  # without users, every client is welcome
+        self.local = ""  # the name of the server's local socket
         self.programs: list[dict[str, Any]] = []  # that run beside the server, for its status
         self.tell_cluster: Callable[[], dict[str, Any]] | None = None  # the state of the cluster; None for a server alone
         # Lines of a program's log, for the topic `_LOG`: whether somebody subscribes to it.
@@ -101,10 +103,11 @@ class ClientManager:
         self._stop_listening: list[Callable[[], None]] = []
         for name, messages, channel in managers:
             subject = f"{own}.{name}" if name else own
-            target = self.managers[name] = ManagerLink(name, messages, channel, bus, subject, clock, settings, places)
+            shared = (bus, subject, clock, settings, places, start)
+            target = self.managers[name] = ManagerLink(name, messages, channel, *shared)
             self._stop_listening.append(bus.listen(subject, partial(self._hear, target)))
             channel.watch_pressure(self._tell_pressure)
-        self.home = next(iter(self.managers.values()))
+        self._opened = 0  # sessions that said no channel
 
     # --- links and sessions ------------------------------------------------------------------------------------------
 
@@ -126,13 +129,23 @@ class ClientManager:
     def open_links(self) -> int:
         return len(self._open)
 
+    def target_of(self, message: frame.OpenSession) -> ManagerLink | None:
+        """The message manager of a session that is opened. One that says no channel is at home at any whose state is known, in
+        turn: so a new client needs none in particular, and what it makes for itself is spread."""
+        if message.channel or len(self.managers) == 1:
+            return self.managers.get(message.channel)
+        known = [each for each in self.managers.values() if each.messages.is_primary] or list(self.managers.values())
+        self._opened += 1
+        return known[self._opened % len(known)]
+
     def find_session(
         self, id: str, name: str, target: ManagerLink, link: ClientLink, found: Callable[[Session | None], None]
     ) -> None:  # fmt: skip
         """Tell, when the channel is replayed, the session to be resumed; None when it is not known any more.
 
         The session of another user is not known: to have learned its id does not help. Neither is one from before the channel
-        was restored: what it holds, and what it was told, may be of the future that was lost.
+        was restored: what it holds, and what it was told, may be of the future that was lost. Nor one in which another process
+        goes on by now (`client.session(resume=…)`).
         """
 
         def recalled(remembered: RememberedSession | None) -> None:
@@ -140,6 +153,9 @@ class ClientManager:
                 found(None)
             else:
                 known = self.sessions.get(id)
+                if known is not None and known.is_lost_to(link.greeting.client_of_user):
+                    found(None)
+                    return
                 is_here = known is not None and known.channel == target.name
                 found(known if is_here else self._restored(id, name, target, remembered))
 
@@ -161,7 +177,7 @@ class ClientManager:
         session = known or Session(owned(id, link.greeting.user_name), name, self.settings.window, target.name)
         session.rights = link.greeting.rights
         session.on_denied = self.operator_log.denied
-        session.client = link.greeting.client_of_user
+        session.go_on_for(link.greeting.client_of_user)
         if known is not None:
             self._let_go_of_denied(session)
         former = self.links.get(session.id)
@@ -217,8 +233,11 @@ class ClientManager:
                 self._left(session)
 
     def suspend_sessions(self, channel: str) -> None:
-        """Another primary has this channel: it learns what receivers hold, and may be sent, from clients that resume sessions."""
-        for session in [each for each in self.sessions.values() if each.channel == channel]:
+        """Another primary has this channel: it learns what receivers hold, and may be sent, from clients that resume sessions. So
+        do receipts come that waited for an answer. A session without either goes on."""
+        for session in [
+            each for each in self.sessions.values() if each.channel == channel and (each.receivers or each.unreceipted)
+        ]:
             link = self.links.get(session.id)
             if link is not None:
                 link.suspend(session.id)
@@ -295,7 +314,8 @@ class ClientManager:
                 link.receiver_gone(message)
         elif isinstance(message, Watermark):
             self.flow.hear(message)
-        elif isinstance(message, LinkMade) and target.is_led_anew(message.epoch):
+        elif isinstance(message, LinkMade):
+            target.link_made()
             self.suspend_sessions(target.name)
 
     def now_ms(self) -> int:

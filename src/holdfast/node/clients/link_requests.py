@@ -27,6 +27,7 @@ from holdfast.node.message_manager_view import MessageManagerView
 from holdfast.node.reading.place_pages import BYTES_MAX
 from holdfast.session.session import Session
 from holdfast.wire import frame
+from holdfast.wire.frame import Frame
 from holdfast.wire.link import Link
 
 if TYPE_CHECKING:
@@ -39,6 +40,10 @@ READ_COUNT_MAX = 1 << 16
 # Large pages, of up to a MiB each, that are read for one link at the same time.
 PAGES_A_LINK = 2
 _CURSOR_END = 1 << 62
+# The characters of a selector that is parsed at once, in a millisecond or so.
+PARSED_AT_ONCE = 256
+# Frames of one session that wait together: the windows of its batches and parts, and its questions.
+HELD_MAX = 2_048
 Reply = Callable[[frame.Message, frame.Buffer], None]
 
 
@@ -131,7 +136,8 @@ def browse(manager: ClientManager, session: Session, message: frame.Browse, repl
     where = (message.destination, message.subscription, message.cursor, message.count, message.selector)
     target = manager.managers[session.channel]
     token = target.next_token(browsed, failed)
-    target.tell(BrowseAsked(target.subject, token, *where, message.end, message.bytes, message.within))
+    what = (message.end, message.bytes, message.within, target.channel.durable)
+    target.ask_for(token, BrowseAsked(target.subject, token, *where, *what))
 
 
 class PagesInTurn:
@@ -210,3 +216,45 @@ async def _fragment(messages: MessageManagerView, session: Session, message: fra
         return await messages.read_fragment(session.id, message.receiver, message.position, message.index)
     permission.check_read_fragment(session, message)
     return await messages.read_fragment_in(message.destination, message.subscription, message.position, message.index)
+
+
+class HeldFrames:
+    """Frames of one link that wait until a destination is known here. What their sessions said since waits, too, in its order."""
+
+    def __init__(self, link: ClientLink, manager: ClientManager) -> None:
+        self.waiting: dict[int, list[Frame]] = {}  # by the numbers of sessions: what they said since
+        self._link = link
+        self._manager = manager
+
+    def add(self, got: Frame) -> bool:
+        """Hold a frame behind those of its session that wait; always True. ProtocolError for more than a client has under way."""
+        if len(self.waiting[got.session]) >= HELD_MAX:
+            raise ProtocolError(f"{HELD_MAX} frames of a session wait for a destination to be known; wait for answers")
+        self.waiting[got.session].append(got)
+        return True
+
+    def must_learn(self, got: Frame, session: Session, destination: str) -> bool:
+        """Whether a frame waits until its destination is known here."""
+        target = self._manager.managers[session.channel]
+        if not target.must_learn(destination, partial(self._learned, got, session)):
+            return False
+        self.waiting[got.session] = []
+        return True
+
+    def _learned(self, got: Frame, session: Session) -> None:
+        held = self.waiting.pop(got.session, [])
+        if self._link.carries(got.session, session):
+            self._link.go_on(got, is_learned=True)
+            for each in held:
+                self._link.go_on(each, is_learned=False)
+
+
+def long_selector_in(message: frame.Message) -> str:
+    """The selector of a message, if it takes more than a moment to parse; "" otherwise."""
+    if isinstance(message, frame.Attach | frame.Browse):
+        selector: object = message.selector
+    elif isinstance(message, frame.Manage):
+        selector = message.arguments.get("selector")
+    else:
+        return ""
+    return selector if isinstance(selector, str) and len(selector) > PARSED_AT_ONCE else ""

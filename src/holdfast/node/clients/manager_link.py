@@ -22,6 +22,7 @@ from holdfast.channel.channel import Appendable, Purpose, Receipt
 from holdfast.cluster.places import Places
 from holdfast.destination import command
 from holdfast.destination.settings import of_first_use
+from holdfast.destination.stamp import Stamp
 from holdfast.errors import HoldfastError, LinkLost
 from holdfast.event.position import Ranges
 from holdfast.node.administration.arguments import Arguments
@@ -34,12 +35,16 @@ from holdfast.node.login.allowance import Allowances
 from holdfast.node.message_manager_view import MessageManagerView
 from holdfast.node.settings import NodeSettings
 
+# They change which destinations there are, or how they take events: their answers come when this client manager knows it, too.
+_CHANGING = (command.Create, command.Ensure, command.Delete, command.Configure)
+
 
 class Waiting(NamedTuple):
-    """Functions that take the answer to a command or question."""
+    """Functions that take the answer to a command or question, and one that asks again."""
 
     answered: Callable[[Any], None]
     failed: Callable[[HoldfastError], None]
+    again: Callable[[], None] | None = None
 
 
 class ManagerLink:
@@ -53,8 +58,12 @@ class ManagerLink:
         clock: Clock,
         settings: NodeSettings,
         places: Places | None,
+        start: str = "",
     ) -> None:
-        """`name` is that of the channel in positions: "" where there is one alone. `subject` is the own one of this link."""
+        """`name` is that of the channel in positions: "" where there is one alone. `subject` is the own one of this link. `start`
+        names this start of the client manager in a cluster: commands are stamped with it (ADR 25)."""
+        self.links_made = 0  # so many links with a primary have begun
+        self._start = start
         self.name = name
         self.messages = messages
         self.channel = channel
@@ -69,7 +78,6 @@ class ManagerLink:
         self.given_up: set[str] = set()  # sessions that cannot be resumed any more, although their Detach is not applied yet
         self._bus = bus
         self._messages_subject = message_manager_subject(messages.name)
-        self._epoch = 0  # of the primary with which there is a link, or was
         self._token = 0
         self._waiting: dict[int, Waiting] = {}
         # Destinations created on first use whose command is not applied yet.
@@ -83,16 +91,19 @@ class ManagerLink:
         """That of its channel, where there are several; the greeting tells that of one alone."""
         return self.channel.id if self.name else ""
 
-    def is_led_anew(self, epoch: int) -> bool:
-        """A link with its primary begins. Whether the primary does not know what this client manager told the one before; then
-        it is asked for the watermarks, and what was asked of the former one is not answered any more."""
-        was, self._epoch = self._epoch, epoch
+    def link_made(self) -> None:
+        """A link with its primary begins: what was told before may be lost, and what was not answered is asked again. A command
+        that was applied before is answered again, by its stamp."""
+        self.links_made += 1
+        self.applied_receipts.forget()
         self.tell(WatermarksAsked(self.subject))
-        waiting, self._waiting = self._waiting, {}
         lost = LinkLost("the message manager has another primary; this may have been done: look before you repeat it")
-        for each in waiting.values():
-            each.failed(lost)
-        return was != 0
+        for token, each in list(self._waiting.items()):
+            if each.again is not None:
+                each.again()
+            else:
+                del self._waiting[token]
+                each.failed(lost)
 
     # --- beside the channel ------------------------------------------------------------------------------------------
 
@@ -104,7 +115,16 @@ class ManagerLink:
         self._bus.hand_over(self._messages_subject, message)
 
     def ask(self, action: str, asked: Arguments, token: int) -> None:
-        self.tell(Question(self.subject, token, action, asked))
+        self.ask_for(token, Question(self.subject, token, action, asked, self.channel.durable))
+
+    def ask_for(self, token: int, message: object) -> None:
+        """Tell a message that is answered under this token."""
+        self._again(token, partial(self.tell, message))
+        self.tell(message)
+
+    def _again(self, token: int, again: Callable[[], None]) -> None:
+        if (waiting := self._waiting.get(token)) is not None:
+            self._waiting[token] = waiting._replace(again=again)
 
     def next_token(self, answered: Callable[[Any], None], failed: Callable[[HoldfastError], None]) -> int:
         """Return a token for a command or question whose answer will come over the bus."""
@@ -141,9 +161,23 @@ class ManagerLink:
         return future
 
     def submit(self, made: command.Command, token: int, payload: bytes = b"") -> None:
-        """Append a command that is answered when it is applied; if it cannot be appended, it is answered now."""
+        """Append a command that is answered when it is applied; if it cannot be appended, it is answered now. An Attach is not
+        repeated for another primary: its client says again what it holds, and attaches again."""
+        if isinstance(made, _CHANGING) and (waiting := self._waiting.get(token)) is not None:
+            self._waiting[token] = waiting._replace(answered=partial(self._changed, waiting.answered))
+        if self._start and not isinstance(made, command.Attach):
+            self._again(token, partial(self._append, made, token, payload))
+        self._append(made, token, payload)
+
+    def _changed(self, answered: Callable[[Any], None], value: Any) -> None:
+        if not self.messages.learn_destinations(partial(answered, value)):
+            answered(value)
+
+    def _append(self, made: command.Command, token: int, payload: bytes) -> None:
+        # Tokens count up, and so the first that waits is the least.
+        stamp = Stamp(self._start, token, next(iter(self._waiting), token)) if self._start else None
         try:
-            future = self.channel.append(command.encode(made, payload), Purpose.UPKEEP)
+            future = self.channel.append(command.encode(made, payload, stamp), Purpose.UPKEEP)
         except HoldfastError as problem:
             self._not_appended(token, problem)
             return
@@ -158,6 +192,13 @@ class ManagerLink:
         waiting = self._waiting.pop(token, None)
         if waiting is not None and isinstance(problem, HoldfastError):
             waiting.failed(problem)
+
+    def must_learn(self, destination: str, then: Callable[[], None]) -> bool:
+        """Whether the message manager, which is in another process, is asked about a destination that is not known here; `then`
+        is called when it has answered."""
+        if self.messages.kind_of(destination) is not None or destination in self._created:
+            return False
+        return self.messages.learn_destinations(then)
 
     def being_created(self, destination: str) -> Kind | None:
         return self._created.get(destination)

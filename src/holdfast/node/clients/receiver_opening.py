@@ -24,6 +24,7 @@ from holdfast.errors import (
     BadSetting,
     Closed,
     HoldfastError,
+    LinkLost,
     NoSuchSubscription,
     SubscriptionInUse,
     WrongKind,
@@ -137,6 +138,14 @@ class ReceiverOpening:
         session.open_receiver(message.receiver, self._place)
         holding = (self._target.subject, session.id, message.receiver, self._held, self._ahead, message.keeps)
         self._target.tell(Holding(*holding))
+        self._target.messages.when_told(partial(self._attach_told, self._target.links_made))
+
+    def _attach_told(self, link: int) -> None:
+        """What it holds is known to the message manager, if that is still the same."""
+        session, message = self._session, self._message
+        if link != self._target.links_made:
+            self._request.failed(LinkLost("the message manager has another primary; attach again"))
+            return
         token = self._target.next_token(self._attached, self._not_attached)
         selector = message.selector if message.kind == "queue" and message.selector.strip() else ""
         made = command.Attach(

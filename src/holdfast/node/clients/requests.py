@@ -131,11 +131,9 @@ class Request:
             begin(target, partial(told, target.name), partial(refused, target.name))
 
     def when_known(self, destination: str, do: Callable[[], None]) -> None:
-        """Do it; for a temporary destination when the channel is replayed, because before that nobody knows whose it is."""
+        """Do it; for a destination of a message manager of another process when it is known here, for a temporary one when the
+        channel is replayed, because before that nobody knows whose it is."""
         messages = self.target.messages
-        if messages.is_primary or not name.is_temporary(destination):
-            do()
-            return
 
         def known() -> None:
             try:
@@ -143,7 +141,12 @@ class Request:
             except HoldfastError as problem:
                 self.failed(problem)
 
-        messages.when_primary(known)
+        if self.target.must_learn(destination, known):
+            return
+        if messages.is_primary or not name.is_temporary(destination):
+            do()
+        else:
+            messages.when_primary(known)
 
 
 # --- producers -----------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 from holdfast.bus.message_codec import MessageCodec
 from holdfast.bus.nats.connection import NatsConnection
@@ -24,6 +25,7 @@ from holdfast.channel.jetstream.jetstream_channel import JetStreamChannel
 from holdfast.cluster.places import Places
 from holdfast.errors import BadSetting, HoldfastError
 from holdfast.event import identifier
+from holdfast.node.administration.admin_queue import AdminQueue
 from holdfast.node.administration.arguments import ACTIONS
 from holdfast.node.clients.client_manager import ClientManager
 from holdfast.node.clock import Clock, SystemClock
@@ -45,6 +47,14 @@ from holdfast.node.remote.view_answers import ViewAnswers
 from holdfast.node.settings import NodeSettings
 
 IDENTITY_FILE = "identity"
+
+
+class _Leading(NamedTuple):
+    """What a primary has beside it: answers to client managers, the queue `_ADMIN`, and what it tells an operator."""
+
+    answers: ViewAnswers
+    administration: AdminQueue
+    log: OperatorLog
 
 
 class ClusterNode:
@@ -70,7 +80,7 @@ class ClusterNode:
             if settings.name in nodes
         }
         self._views: list[RemoteView] = []
-        self._answering: dict[str, ViewAnswers] = {}
+        self._leading: dict[str, _Leading] = {}
         shared = (SharedTurn(), OperatorLog(next(iter(channels.values()))), Figures())
         managers = [self._seen(name, channel, is_alone=places is None) for name, channel in channels.items()]
         self.clients = ClientManager(managers, places, bus, identity, clock, settings, *shared, start=bus.endpoint.start)
@@ -130,13 +140,20 @@ class ClusterNode:
             return await MessageManager.open(*shared, backup=whose)
 
         def lead(manager: MessageManager, epoch: int) -> None:
-            self._answering[name] = ViewAnswers(LocalView(manager), bus)
+            view = LocalView(manager)
+            administration = AdminQueue([("", view, manager.channel)], None, bus, self._identity, self._clock)
+            self._leading[name] = _Leading(ViewAnswers(view, bus), administration, manager.operator_log)
+            manager.administration_asked = administration.attend
+            manager.when_primary(administration.begin)
+            manager.operator_log.begin()
             bus.lead(epoch)
 
         async def resign() -> None:
             bus.resign()
-            if (answering := self._answering.pop(name, None)) is not None:
-                await answering.stop()
+            if (leading := self._leading.pop(name, None)) is not None:
+                leading.log.stop()
+                await leading.administration.stop()
+                await leading.answers.stop()
 
         return Member(name, whose, rank, open_copy, self._clock, lead, resign)
 
@@ -144,7 +161,7 @@ class ClusterNode:
         """A message manager as the client manager of this node has it, wherever its primary is."""
         appended = AppendedCommands()
         subject = self.bus.subject if is_alone else f"{self.bus.subject}.{name}"
-        view = RemoteView(name, subject, self.bus, appended)
+        view = RemoteView(name, subject, self.bus, appended, lambda: channel.durable)
         self._views.append(view)
         return "" if is_alone else name, view, NotedChannel(channel, appended)
 

@@ -88,9 +88,9 @@ class BusListener:
         elif isinstance(message, LinkMade | LinkEnded):
             deliverer.link_began(message.peer)
         elif isinstance(message, Question):
-            manager.when_caught_up(partial(self._ask, message))
+            manager.when_caught_up(partial(self._ask, message), message.durable)
         elif isinstance(message, BrowseAsked):
-            manager.when_caught_up(partial(self._browse, message))
+            manager.when_caught_up(partial(self._browse, message), message.durable)
 
     def _ask(self, question: Question) -> None:
         self._questions.append(question)

@@ -38,8 +38,14 @@ class LocalView(MessageManagerView):
     def when_primary(self, then: Callable[[], None]) -> None:
         self._manager.when_primary(then)
 
-    def when_caught_up(self, then: Callable[[], None]) -> None:
-        self._manager.when_caught_up(then)
+    def when_caught_up(self, then: Callable[[], None], known: int = 0) -> None:
+        self._manager.when_caught_up(then, known)
+
+    def when_told(self, then: Callable[[], None]) -> None:
+        then()
+
+    def learn_destinations(self, then: Callable[[], None]) -> bool:
+        return False
 
     def apply_now(self) -> None:
         self._manager.hurry()

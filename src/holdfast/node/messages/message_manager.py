@@ -383,11 +383,12 @@ class MessageManager:
         else:
             self._when_primary.append(function)
 
-    def when_caught_up(self, function: Callable[[], None]) -> None:
-        """Call a function when everything that is durable now is applied: the caller sees all that was receipted before."""
-        if self.is_primary and self.applied < self.channel.durable:
+    def when_caught_up(self, function: Callable[[], None], known: int = 0) -> None:
+        """Call a function when everything is applied that is durable now, here or, up to `known`, at a process that is ahead."""
+        durable = max(self.channel.durable, known)
+        if self.is_primary and self.applied < durable:
             call = supervision.guarded(function, "a call that waited for entries to be applied")
-            self._apply_waiters.add(self.channel.durable).add_done_callback(lambda done: None if done.cancelled() else call())
+            self._apply_waiters.add(durable).add_done_callback(lambda done: None if done.cancelled() else call())
         else:
             self.when_primary(function)
 

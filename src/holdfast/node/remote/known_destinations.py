@@ -21,16 +21,21 @@ class KnownDestinations:
 
     def begin(self, epoch: int, version: int) -> int | None:
         """The primary of this epoch has this version: since which one it is to be asked for news, None if nothing is to ask."""
-        if epoch != self._epoch:
-            self._epoch, self._version, self._is_asking = epoch, 0, False
-        if version == self._version or self._is_asking:
+        since = self.since(epoch)
+        if version == since or self._is_asking:
             return None
         self._is_asking = True
+        return since
+
+    def since(self, epoch: int) -> int:
+        """Since which version the primary of this epoch is to be asked for news."""
+        if epoch != self._epoch:
+            self._epoch, self._version, self._is_asking = epoch, 0, False
         return self._version
 
     def learn(self, epoch: int, news: DestinationNews) -> None:
         """The primary of this epoch has answered."""
-        if epoch != self._epoch:
+        if epoch != self._epoch or news.version < self._version:
             return
         self._is_asking = False
         self._version = news.version

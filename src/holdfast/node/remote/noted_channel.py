@@ -19,6 +19,10 @@ class NotedChannel:
         return self._channel.id
 
     @property
+    def durable(self) -> int:
+        return self._channel.durable
+
+    @property
     def pressure(self) -> Pressure:
         return self._channel.pressure
 

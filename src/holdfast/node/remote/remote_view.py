@@ -44,8 +44,12 @@ class _Waiting(NamedTuple):
 
 
 class RemoteView(MessageManagerView):
-    def __init__(self, name: str, client_manager: str, bus: Bus, appended: AppendedCommands) -> None:
-        """`client_manager` is the subject on which answers are heard."""
+    def __init__(
+        self, name: str, client_manager: str, bus: Bus, appended: AppendedCommands, durable: Callable[[], int] = lambda: 0
+    ) -> None:
+        """`client_manager` is the subject on which answers are heard; `durable` tells the newest entry that is known here to be
+        durable: answers cover it."""
+        self._durable = durable
         self._name = name
         self._client_manager = client_manager
         self._bus = bus
@@ -115,7 +119,7 @@ class RemoteView(MessageManagerView):
     def _ask(self, question: str, arguments: list[Any], answered: Callable[[Any], None]) -> int:
         """Ask the primary, now or when there is one; the token of the question."""
         self._token += 1
-        asked = ViewAsked(self._client_manager, self._token, question, arguments)
+        asked = ViewAsked(self._client_manager, self._token, question, arguments, self._durable())
         self._waiting[self._token] = _Waiting(
             asked, answered, lambda problem: log.error("%s at %s: %s", question, self._name, problem)
         )
@@ -128,8 +132,25 @@ class RemoteView(MessageManagerView):
         else:
             self._when_primary.append(then)
 
-    def when_caught_up(self, then: Callable[[], None]) -> None:
+    def when_caught_up(self, then: Callable[[], None], known: int = 0) -> None:
         self._ask("when_caught_up", [], lambda _: then())
+
+    def when_told(self, then: Callable[[], None]) -> None:
+        self._ask("when_told", [], lambda _: then())
+
+    def learn_destinations(self, then: Callable[[], None]) -> bool:
+        epoch = self._epoch
+
+        def learned(news: Any) -> None:
+            if epoch != self._epoch:  # the primary counts anew
+                self.learn_destinations(then)
+                return
+            self._destinations.learn(epoch, DestinationNews(*news))
+            then()
+
+        token = self._ask("list_destinations", [self._destinations.since(epoch)], learned)
+        self._waiting[token] = self._waiting[token]._replace(failed=lambda _: then())
+        return True
 
     def apply_now(self) -> None:
         """Ask once in a turn of the loop: one message covers everything that was appended before it."""
@@ -192,7 +213,7 @@ class RemoteView(MessageManagerView):
         return self._destinations.is_deduplicating(destination)
 
     def is_gone(self, destination: str) -> bool:
-        return False
+        return self.is_primary and self.kind_of(destination) is None
 
     def wait_for_selectors(self, batch: BatchCommand, payload: Buffer, then: Callable[[], None]) -> bool:
         return False

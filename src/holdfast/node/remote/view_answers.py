@@ -38,7 +38,7 @@ class ViewAnswers:
 
     def hear(self, message: object) -> None:
         if isinstance(message, ViewAsked):
-            self._view.when_caught_up(partial(self._answer, message))
+            self._view.when_caught_up(partial(self._answer, message), message.durable)
         elif isinstance(message, ApplyNowAsked):
             self._view.apply_now()
 
@@ -51,7 +51,7 @@ class ViewAnswers:
     def _begin(self, asked: ViewAsked, answered: Answered) -> None:
         view, arguments = self._view, asked.arguments
         match asked.question:
-            case "when_caught_up":
+            case "when_caught_up" | "when_told":
                 answered(None)
             case "recall_session":
                 (session,) = arguments

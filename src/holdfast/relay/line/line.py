@@ -198,6 +198,8 @@ class Line:
                     credit_bytes=CREDIT_BYTES,
                 )
             opened = await stack.enter_async_context(incoming)
+            if source.match == "queue":
+                await know()  # it receives in a lane of its own where the queue is in another channel
             if opened.identity != source.identity:
                 raise Unavailable("the subscription upstream was made anew just now")
             yield Attached(opened, own, know)

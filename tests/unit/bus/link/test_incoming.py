@@ -27,6 +27,7 @@ def test_whatever_comes_the_pieces_follow_in_order_each_once_and_the_rest_is_mis
     came = set(sequences)
     expected = next(number for number in range(1, 14) if number not in came) - 1
     assert taken == list(range(1, expected + 1))
+    assert all(first <= last for first, last in incoming.missing())
     missing = {number for first, last in incoming.missing() for number in range(first, last + 1)}
     assert missing == set(range(1, max(came, default=0) + 1)) - came
     assert incoming.duplicates == len(sequences) - len(came)

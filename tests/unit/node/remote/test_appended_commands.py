@@ -50,7 +50,7 @@ def test_an_assembly_ends_with_its_commit_its_abandon_its_publish_or_its_session
 def test_temporary_destinations_of_a_session_are_counted_until_they_are_deleted_or_it_is_gone() -> None:
     made = [command.Create(f"_temporary.{number}", "queue", session="s") for number in range(3)]
     appended = noted(*made, made[0], command.Create("stays", "queue"), command.Create("_temporary.9", "topic", session="t"))
-    assert [appended.temporaries_of(session) for session in ("s", "t", "u")] == [3, 1, 0]
+    assert [appended.temporaries_of(session) for session in ("s", "t", "u", "")] == [3, 1, 0, 0]
 
     appended.note(command.encode(command.Delete("_temporary.1")))
     appended.note(command.encode(command.Delete("stays")))
@@ -59,6 +59,7 @@ def test_temporary_destinations_of_a_session_are_counted_until_they_are_deleted_
     appended.forget_session("s")
     appended.note(command.encode(command.Delete("_temporary.2")))
     assert [appended.temporaries_of(session) for session in ("s", "t")] == [0, 1]
+    assert list(appended._owners) == ["_temporary.9"]
 
 
 def test_the_oldest_is_forgotten_past_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,10 +68,11 @@ def test_the_oldest_is_forgotten_past_a_limit(monkeypatch: pytest.MonkeyPatch) -
     appended = AppendedCommands()
     for session in ("s", "t", "u"):
         appended.note(command.encode(command.Part(session, "a", 1)))
+    for session in ("v", "w", "x"):
         appended.note(command.encode(command.Create(f"_temporary.{session}", "queue", session=session)))
 
     assert [appended.open_of(session) for session in ("s", "t", "u")] == [0, 1, 1]
-    assert [appended.temporaries_of(session) for session in ("s", "t", "u")] == [0, 1, 1]
+    assert [appended.temporaries_of(session) for session in ("v", "w", "x")] == [0, 1, 1]
 
 
 def test_batches_and_confirms_are_passed_over_without_being_read() -> None:

@@ -7,7 +7,7 @@ While servers take commands, new ones are sent in the order of `put`. After the 
 window is stalled: only the oldest such command is tried, with growing pauses. Once a server takes any command, all that were not
 taken follow, in their order, and then the new ones. So an election costs few publications and, as a rule, no order.
 
-    open ──(not taken, silent)──▶ stalled ──(accepted)──▶ open
+    open ──(not taken, silent, connection lost)──▶ stalled ──(a leader answers)──▶ open
 
 Every command has one deadline, counted from `put`. A command that is given up was sent, and may be in the stream, unless each
 of its attempts is known to have failed. Three silences in a row, each an attempt's time without a word, mean that the server
@@ -174,6 +174,19 @@ class SendWindow:
         command.open_attempts = max(0, command.open_attempts - 1)
         command.is_due = True
         self._stall(token, now)
+
+    def connection_lost(self, now: float) -> None:
+        """What was sent may never have arrived: all of it is sent again, from the oldest on."""
+        for command in self._sent.values():
+            command.is_due = True
+        self._probe = None
+        if self._sent:
+            self._is_stalled = True
+            self._retry_at = now + self._pause_s
+
+    def forget(self, token: int) -> None:
+        """Nobody waits for it any more. That says nothing about the servers."""
+        self._remove(token)
 
     def _stall(self, token: int, now: float) -> bool:
         """Begin or lengthen a stall. Return False for a command that fails within a stall and is not the one that is tried."""

@@ -195,6 +195,41 @@ def test_in_a_hurry_everything_is_given_up_earlier_and_what_was_never_sent_is_dr
     assert [each.token for each in made.expire(3.0)] == [1, 2, 3, 4]
 
 
+def test_after_a_lost_connection_everything_that_was_under_way_is_sent_again_from_the_oldest_on() -> None:
+    """A later command must not be taken first, only because it was put after the connection was lost."""
+    made = window(*[1] * 6)
+    sent_at(made, 0.0)
+    made.accepted(2)
+    assert sent_at(made, 0.0) == [5]
+    made.not_taken(5, 0.0, is_answer=False)
+
+    made.connection_lost(0.1)
+
+    assert sent_at(made, 1.0) == [1]
+    made.accepted(1)
+    assert sent_at(made, 1.0) == [3, 4, 5, 6]
+    for token in (3, 4, 5):
+        made.accepted(token)
+    made.connection_lost(2.0)
+    assert sent_at(made, 3.0) == [6]
+    made.accepted(6)
+    made.connection_lost(4.0)
+    assert made.wake_at() is None
+
+
+def test_a_command_that_nobody_waits_for_any_more_says_nothing_about_the_servers() -> None:
+    made = window(*[1] * 3)
+    sent_at(made, 0.0)
+    made.not_taken(1, 0.0)
+    made.not_taken(2, 0.0)
+    assert sent_at(made, 1.0) == [1]
+
+    made.forget(1)
+
+    assert sent_at(made, 1.0) == [2]
+    assert sent_at(made, 1.0) == [], "it is stalled as before"
+
+
 ANSWERS = ("accepted", "not taken", "silence")
 
 
@@ -248,7 +283,12 @@ class Steps:
         return [token for token in self.first_sent if token not in self.answered]
 
 
-@given(st.lists(st.tuples(st.sampled_from(["put", "accept", "not taken", "refuse", "time"]), st.integers(0, 9)), max_size=60))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["put", "accept", "not taken", "refuse", "time", "lost", "forget"]), st.integers(0, 9)),
+        max_size=60,
+    )
+)
 def test_no_command_is_lost_or_answered_twice_whatever_happens(steps: list[tuple[str, int]]) -> None:
     world = Steps()
     for step, chosen in steps:
@@ -262,12 +302,15 @@ def test_no_command_is_lost_or_answered_twice_whatever_happens(steps: list[tuple
                 given_up = {each.token for each in world.window.expire(world.now)}
                 assert not given_up & world.answered
                 world.answered |= given_up
+            case "lost":
+                world.window.connection_lost(world.now)
             case answer if open_now:
                 token = open_now[chosen % len(open_now)]
                 if answer == "not taken":
                     world.window.not_taken(token, world.now)
                 else:
-                    (world.window.accepted if answer == "accept" else world.window.refused)(token)
+                    answered = {"accept": world.window.accepted, "refuse": world.window.refused, "forget": world.window.forget}
+                    answered[answer](token)
                     world.answered.add(token)
         world.send()
         assert len(world.open()) <= LIMITS.count_max
