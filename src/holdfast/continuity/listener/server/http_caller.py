@@ -115,7 +115,7 @@ class HttpCaller:
         self._idle: list[ServerConnection] = []  # the one used last is used next
         self._turns = Turns(connections_max)
         self._watched: set[ServerConnection] = set()  # of calls without a task, with one timer for all
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: tuple[float, asyncio.TimerHandle] | None = None  # when it is due, which one of uvloop may not tell
         self._rests: set[asyncio.Task[None]] = set()  # of their answers that do not come at once
         # What is asked first on a new connection, if anything, and who hears the answer; CallFailed of it ends the connection.
         self.greeting: Callable[[], tuple[Content, Callable[[Answer], None]] | None] | None = None
@@ -133,7 +133,7 @@ class HttpCaller:
             task.cancel()
         await asyncio.gather(*self._rests, return_exceptions=True)
         if self._timer is not None:
-            self._timer.cancel()
+            self._timer[1].cancel()
         for connection in self._idle:
             connection.end()
         self._idle.clear()
@@ -220,10 +220,10 @@ class HttpCaller:
         """See that a call without a task ends in time. One timer serves all of them: most end long before."""
         connection.deadline = deadline
         self._watched.add(connection)
-        if self._timer is None or self._timer_at > deadline:
+        if self._timer is None or self._timer[0] > deadline:
             if self._timer is not None:
-                self._timer.cancel()
-            self._timer, self._timer_at = asyncio.get_running_loop().call_at(deadline, self._look_at_time), deadline
+                self._timer[1].cancel()
+            self._timer = deadline, asyncio.get_running_loop().call_at(deadline, self._look_at_time)
 
     def _look_at_time(self) -> None:
         self._timer = None
