@@ -11,6 +11,7 @@ from holdfast.cli import help_text
 from holdfast.cli.options import URL_DEFAULT, Json, Timeout, Url, expanded
 
 if TYPE_CHECKING:
+    from holdfast.cli.cluster.layout import Layout
     from holdfast.client.description import ClusterStatus
 
 DATA_DEFAULT = Path("cluster")
@@ -102,7 +103,7 @@ def up(
     data = data.absolute()
     found = layout.prepare(data, nodes, backups, _several(nats), _several(monitors))
     if detach:
-        _detached(data, as_json=json)
+        _detached(data, found, as_json=json)
         return
     with run_lock.held(data):
         server_log.begin("info")
@@ -134,7 +135,7 @@ def _show_up(told: dict[str, Any], *, as_json: bool) -> None:
     print_line(f"connect to {told['url']}")
 
 
-def _detached(data: Path, *, as_json: bool) -> None:
+def _detached(data: Path, found: Layout, *, as_json: bool) -> None:
     """Run the cluster of a folder in a session of its own, and return when it is up."""
     import subprocess
 
@@ -144,8 +145,9 @@ def _detached(data: Path, *, as_json: bool) -> None:
     from holdfast.cli.programs.child import holdfast_command
     from holdfast.errors import Unavailable
 
-    with run_lock.held(data):
-        nats_servers.program()
+    with run_lock.held(data):  # what can be refused is refused here, and not in the log of the other process
+        if found.nats:
+            nats_servers.program()
     log = data / "up.log"
     with log.open("ab") as errors:
         process = subprocess.Popen(
