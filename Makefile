@@ -29,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-pipeline demo-continuity demo-relay test test-long lint check docs bench lock format clean
+.PHONY: help demo demo-pipeline demo-continuity demo-relay demo-cluster test test-long lint check docs bench lock format clean
 
 help: ## list what can be done
 	@echo "Holdfast: what was accepted is never lost."
@@ -49,6 +49,9 @@ demo-continuity: $(STAMPS)/continuity ## see a service go on while its servers h
 
 demo-relay: $(STAMPS)/run ## see a branch office behind a thin line: its relay killed, the line cut, nothing lost or twice
 	@$(BIN)/python -m examples.branch_office
+
+demo-cluster: $(STAMPS)/cluster ## see one server on many processes: nodes, the primary and a NATS server killed, nothing lost
+	@$(BIN)/python -m examples.cluster_demo
 
 # Tests wait for disks and processes more than they compute: three at a time, also on two cores.
 TESTS ?= tests
@@ -111,6 +114,11 @@ $(STAMPS)/dev: $(LOCKED) | $(STAMPS)/uv
 # Engine and listener speak HTTP.
 $(STAMPS)/continuity: $(LOCKED) | $(STAMPS)/uv
 	@$(SYNC) --no-default-groups --extra continuity
+	@touch $@ $(STAMPS)/run
+
+# The client of NATS, and its server.
+$(STAMPS)/cluster: $(LOCKED) | $(STAMPS)/uv
+	@$(SYNC) --no-default-groups --extra cluster
 	@touch $@ $(STAMPS)/run
 
 # The bench's group brings what draws.

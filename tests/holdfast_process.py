@@ -16,6 +16,8 @@ from typing import Self
 class HoldfastProcess(ABC):
     """A context that starts it, and kills it at the end."""
 
+    PROGRAM: tuple[str, ...] = ("-m", "holdfast")
+
     def __init__(self, log: Path, limits: Callable[[], None] | None = None) -> None:
         """`limits` is called in the new process, before the command begins."""
         self._limits = limits
@@ -50,7 +52,7 @@ class HoldfastProcess(ABC):
     def start(self) -> float:
         """Start it, and wait as `_until_started` says; how many seconds that took."""
         began = time.monotonic()
-        command = [sys.executable, "-m", "holdfast", *self._arguments()]
+        command = [sys.executable, *self.PROGRAM, *self._arguments()]
         self._process = subprocess.Popen(
             command, stdout=self._log, stderr=self._log, stdin=subprocess.DEVNULL, preexec_fn=self._limits, env={**os.environ}
         )

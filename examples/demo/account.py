@@ -10,6 +10,7 @@ lost         accepted, and not confirmed by someone it was meant for
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -45,8 +46,11 @@ class Place:
         self.producers = producers
         self.delivered: Counter[Name] = Counter()
         self.confirmed: Counter[Name] = Counter()
+        self.delivered_at: list[float] = []
 
     def note(self, line: dict[str, Any]) -> None:
+        if "got" in line:
+            self.delivered_at.append(line["t"])
         self.delivered.update((name, number) for name, number in line.get("got", ()))
         self.confirmed.update((name, number) for name, number in line.get("confirmed", ()))
 
@@ -109,6 +113,11 @@ class Account:
                 found.append(min(later) - kill.killed_at)
         return found
 
+    def pauses_s(self, since: float, until: float) -> tuple[float, float]:
+        """The longest times without a receipt, and without a delivery, for anybody."""
+        delivered = [at for place in self.places for at in place.delivered_at]
+        return _longest_pause_s(self._receipts_at, since, until), _longest_pause_s(delivered, since, until)
+
     def lines(self) -> list[tuple[str, str]]:
         """Names and values, for people."""
         recoveries = self.recoveries_s()
@@ -123,3 +132,8 @@ class Account:
             ("lost", f"{self.lost_count:,}"),
             ("kill to next receipt", times),
         ]
+
+
+def _longest_pause_s(moments: list[float], since: float, until: float) -> float:
+    within = [since, *sorted(at for at in moments if since < at < until), until]
+    return max(later - earlier for earlier, later in pairwise(within))

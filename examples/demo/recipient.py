@@ -2,13 +2,14 @@
 
     python -m examples.demo.recipient URL DESTINATION SUBSCRIPTION NAME LOG        (SUBSCRIPTION - for a queue)
 
-Lines of its log: {"got": [[producer, number] …], "again": redelivered} when events came, and {"confirmed": [[producer, number]
-…]} when their confirmation was applied. It stops when its stdin is closed."""
+Lines of its log: {"t": time, "got": [[producer, number] …], "again": redelivered} when events came, and {"confirmed": [[producer,
+number] …]} when their confirmation was applied. It stops when its stdin is closed."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,8 @@ async def _confirm(incoming: Incoming, events: list[ReceivedEvent], out: Any) ->
     if not events:
         return
     names = [[event.data["producer"], event.data["number"]] for event in events]
-    out.write(msgspec.json.encode({"got": names, "again": sum(event.redelivered for event in events)}) + b"\n")
+    again = sum(event.redelivered for event in events)
+    out.write(msgspec.json.encode({"t": time.time(), "got": names, "again": again}) + b"\n")
     for event in events:
         await event.confirm()
     await incoming.settled(TIMEOUT_S)

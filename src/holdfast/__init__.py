@@ -28,7 +28,7 @@ if _TYPE_CHECKING:
     from holdfast.client.assembly.stage import Published, Stage, Staged
     from holdfast.client.client import Client, connect
     from holdfast.client.client_session import ClientSession
-    from holdfast.client.description import DestinationDescription, Status, SubscriptionDescription
+    from holdfast.client.description import ClusterStatus, DestinationDescription, Status, SubscriptionDescription
     from holdfast.client.destination import Queue, Topic
     from holdfast.client.program import run
     from holdfast.client.reading.browser import BrowsedEvent, Browser
@@ -53,6 +53,7 @@ __all__ = [
     "Browser",
     "Client",
     "ClientSession",
+    "ClusterStatus",
     "Damaged",
     "Death",
     "DestinationDescription",
@@ -93,6 +94,7 @@ _WHERE = {
     "Browser": "holdfast.client.reading.browser",
     "Client": "holdfast.client.client",
     "ClientSession": "holdfast.client.client_session",
+    "ClusterStatus": "holdfast.client.description",
     "connect": "holdfast.client.client",
     "Death": "holdfast.client.receiving.death",
     "DestinationDescription": "holdfast.client.description",

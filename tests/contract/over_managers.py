@@ -19,8 +19,8 @@ LONG = frozenset(
 
 TRANSACTION = "a transaction, or a publication, over two channels is refused until there is a two-phase commit"
 PLACES = "a pattern has positions and places in each channel, and is read by them in one channel at a time"
-ORDER = "positions of two channels are not compared"
-CREDIT = "a credit holds for each channel: one receiver of a pattern may be handed an event of each"
+ORDER = "positions of two channels are not compared: which is the greater is chance"
+CREDIT = "a credit is shared by the channels, one event for each at least: a receiver of a pattern may be handed an event of each"
 IDENTITY = "an identity names the incarnation of one channel, and the client tells those of all"
 
 DIFFERENT = {
@@ -66,4 +66,4 @@ def mark(item: pytest.Item) -> None:
     if item.module.__name__ in LONG or item.originalname in SLOW:
         item.add_marker(pytest.mark.long)
     if (why := DIFFERENT.get(item.originalname)) is not None:
-        item.add_marker(pytest.mark.xfail(strict=True, reason=why))
+        item.add_marker(pytest.mark.skip(reason=why) if why == ORDER else pytest.mark.xfail(strict=True, reason=why))

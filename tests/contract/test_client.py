@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from holdfast.client.client import Client
 from holdfast.client.receiving.incoming import Incoming
-from holdfast.errors import Closed, TimedOut
+from holdfast.errors import BadSetting, Closed, TimedOut
 from tests.contract.places import name, server, url
 
 __all__ = ["name", "server", "url"]
@@ -173,6 +173,17 @@ async def test_a_released_event_comes_again_not_before_its_delay(url: str, name:
 
         assert loop.time() - released > 0.2
         assert (again.deliveries, again.redelivered) == (1, True)
+
+
+async def test_a_reject_with_a_code_that_is_none_is_refused_and_the_event_can_still_be_decided(url: str, name: str) -> None:
+    async with holdfast.connect(url) as client, client.queue(name).receive() as incoming:
+        await client.queue(name).send("x")
+        event = await incoming.next(timeout=10)
+
+        with pytest.raises(BadSetting, match="no event dies of 'weird'"):
+            event.reject("why", code="weird")  # type: ignore[arg-type]
+
+        await event.confirm()
 
 
 async def test_a_rejected_event_goes_to_the_dead_events(url: str, name: str) -> None:

@@ -165,6 +165,17 @@ def test_the_demo_kills_the_server_loses_nothing_and_leaves_nothing_running(tmp_
 
 
 @pytest.mark.slow
+def test_the_demo_of_a_cluster_kills_each_kind_of_process_and_loses_nothing(tmp_path: Path) -> None:
+    out = _run("-m", "examples.cluster_demo", "--quick", folder=TOP, seconds=240, TMPDIR=str(tmp_path))
+
+    killed = re.findall(r"kill -9 of (?:node|nats)\d, (a client manager|the primary|which leads NATS)\n", out)
+    assert killed == ["a client manager", "the primary", "which leads NATS"]
+    assert re.search(r"│ lost +│ 0 +│", out)
+    assert "Nothing that was accepted was lost." in out
+    assert list(tmp_path.iterdir()) == []
+    assert _left_running(tmp_path) == []
+
+
 def test_a_demo_that_is_interrupted_leaves_nothing_running(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "examples.demo"],

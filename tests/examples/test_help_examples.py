@@ -41,6 +41,8 @@ OF_A_DOMAIN = {
     "holdfast store serve": "taking requests on",
 }
 ACTIONS = "holdfast actions run"
+# A cluster of the first example is left running for those of the commands that follow.
+CLUSTER_UP = "holdfast cluster up"
 # Commands that speak with a front of a file store.
 AT_A_FRONT = {f"holdfast store {each}" for each in ("put", "ls", "get", "rm")}
 SETTLE = "holdfast domain settle"
@@ -120,6 +122,7 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
             "HOLDFAST_URL": server.url,
             "HOLDFAST_LISTEN": "127.0.0.1:0",
         }
+        subprocess.run([folder / "holdfast", "cluster", "down", "--data", tmp_path / "here" / "cluster"], capture_output=True)
 
 
 def _run(example: str, folder: Path, environment: dict[str, str]) -> None:
@@ -224,6 +227,8 @@ def test_every_example_in_a_help_text_runs(tmp_path: Path, environment: dict[str
         elif name == RELAY_FORGET:
             (tmp_path / "here" / "relay.toml").write_text(RELAY.format(local=environment["HOLDFAST_URL"]))
             _run(example, tmp_path / "here", environment)
+        elif name == CLUSTER_UP and "--detach" not in example:
+            _serve(example, tmp_path / "here", environment, "connect to holdfast://127.0.0.1:")
         elif name in ON_SPARK:
             _run(f"{example} --check", tmp_path / "here", environment)
         elif name != BENCH:

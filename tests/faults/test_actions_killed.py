@@ -180,7 +180,7 @@ async def test_the_alerts_of_rules_that_are_killed_are_those_of_rules_that_are_n
             async def equal() -> bool:
                 return await _told(client, "killed") == await _told(client, "spared")
 
-            await until(equal, "the killed rules have told the same alerts", patience_s=20)
+            await until(equal, "the killed rules have told the same alerts")
             told = await _told(client, "killed")
             ids = {identifier for _, identifier in told}
             await until(lambda: _logged(tmp_path / "killed.log") == ids, "each alert stands in a whole line of the log")

@@ -26,6 +26,8 @@ STALL_EVERY = 300
 class Load:
     """Producers and recipients that go on through every kill, and tell the account what they saw."""
 
+    TOPIC = "prices"
+
     def __init__(self, url: str, account: Account, bursts: tuple[int, ...]) -> None:
         self._url = url
         self._bursts = bursts
@@ -53,7 +55,7 @@ class Load:
 
     async def receive(self, audience: str, recipient: str, is_stalling: bool = False) -> None:
         async with holdfast.connect(self._url, name=recipient, timeout=30) as client:
-            source = client.subscribe("prices", name="audit") if audience == "prices" else client.queue("orders").receive()
+            source = client.subscribe(self.TOPIC, name="audit") if audience == "prices" else client.queue("orders").receive()
             async with source as incoming:
                 unsettled: list[tuple[str, int]] = []
                 taken = 0

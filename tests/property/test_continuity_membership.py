@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.continuity.machines import change as changes
@@ -47,6 +47,16 @@ def test_two_machines_fed_the_same_changes_agree_byte_for_byte_at_every_place(
         assert (one.encode() != before) == (one.number > number)
 
 
+# The last server, which is behind, does not become a shadow.
+@example(
+    [
+        Change("join", "c"),
+        Change("current", "c"),
+        Change("behind", "c"),
+        Change("join", "c", role="shadow"),
+    ],
+    1,
+)
 @given(CHANGES, st.integers(1, 3))
 def test_no_sequence_of_changes_removes_a_server_if_fewer_than_servers_min_others_are_current(
     said: list[Change], servers_min: int

@@ -71,7 +71,7 @@ class Receiving(RuleBasedStateMachine):
     @precondition(lambda self: self.here)
     @rule()
     def a_slice_expires_before_it_is_handed_out(self) -> None:
-        self.window.use(self.here.pop(0))
+        self.window.drop(self.here.pop(0))
 
     @precondition(lambda self: not self.is_waiting)
     @rule()
@@ -82,7 +82,8 @@ class Receiving(RuleBasedStateMachine):
         assert min(1, ahead) <= keep <= ahead
         if keep < ahead:
             self.at_server -= self.window.withdraw(self.current + sum(self.here))
-            self.window.use(self.current + sum(self.here) - keep)
+            self.window.use(self.handed)
+            self.window.drop(ahead - keep)
             self.current = self.handed = 0
             self.here = [keep]
 

@@ -18,7 +18,9 @@ import holdfast
 from holdfast.actions import Actions, Alert, Rule
 from holdfast.actions.report import report
 from holdfast.actions.rules_file import RuleSet, parse
-from holdfast.actions.running.arrangement import Arrangement
+from holdfast.actions.running.arrangement import LATER_MAX, TABLE_TYPE, Arrangement
+from holdfast.actions.secrets import Secrets
+from holdfast.errors import Damaged
 from tests.server_process import ServerProcess
 from tests.waiting import until, wait_until
 
@@ -102,6 +104,68 @@ async def test_a_removed_rule_deletes_its_subscription_and_its_queues_and_its_al
         dead = await client.dead.list()
 
     assert [(event.dead[0].code, event.properties["rule"]) for event in dead] == [("deleted", "rule")]
+
+
+async def test_events_of_strangers_in_the_queues_of_rules_stop_nothing(url: str) -> None:
+    told: list[Alert] = []
+    async with holdfast.connect(url) as client:
+        async with at_work(url, of(told, count=2, within="1h")):
+            await client.topic("t").send("one")
+            for queue in ("rules", "state.rule", "do.rule.append"):
+                await client.queue(f"actions.rules.{queue}").send("hello")
+        async with at_work(url, of(told, count=2, within="1h")):
+            await client.topic("t").send("two")
+            await until(lambda: told, "both are counted")
+
+        assert (await report(client, "rules"))["rules"][0]["rule"] == "rule"
+
+
+async def test_a_record_that_cannot_be_read_is_told_with_its_place(url: str) -> None:
+    async with holdfast.connect(url) as client:
+        await client.queue("actions.rules.rules").send("hello", type=TABLE_TYPE)
+
+        with pytest.raises(Damaged, match=r"actions\.rules\.rules.*position"):
+            async with Actions(url, [of([])]):
+                pass
+
+
+async def test_rules_that_the_server_refuses_leave_those_from_before_at_work(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    told: list[Alert] = []
+    wrong = [of(told), Rule("new", topics=["u"], actions=[told.append]), Rule("wrong", queue="t", actions=[told.append])]
+    async with holdfast.connect(url) as client:
+        await client.ensure_topic("t")
+        async with at_work(url, of(told)) as actions:
+            rules = {rule.name: rule.checked for rule in wrong}
+            actions.change(RuleSet(rules=rules, secrets=Secrets(), folder=Path()))
+            await until(lambda: "refused the new rules" in caplog.text, "the new rules are tried")
+
+            await client.topic("t").send("x")
+
+            await until(lambda: told, "it is told")
+            assert list(actions.table.rules) == ["rule"]
+            assert len(await _subscriptions(client)) == 1, "what was made for rules that were not taken is deleted"
+
+
+async def test_what_waits_is_counted_by_the_changed_rule_although_urgent_events_overtake_it(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Alert] = []
+    drain = Arrangement._read_to_the_boundary
+    urgent = LATER_MAX + 100
+    async with holdfast.connect(url) as client:
+        async with at_work(url, of(told)):
+            pass
+        await client.topic("t").send_many(range(10), properties={"n": 1})
+
+        async def drain_in_a_rush(self: Arrangement, *arguments: Any) -> None:
+            await client.topic("t").send_many(range(urgent), properties={"n": 2}, priority=9)
+            await drain(self, *arguments)
+
+        monkeypatch.setattr(Arrangement, "_read_to_the_boundary", drain_in_a_rush)
+        async with at_work(url, of(told, selector="n > 0")):
+            await until(lambda: len(told) >= urgent + 10, "all are told")
+
+    assert sorted(int(alert.example["properties"]["n"]) for alert in told) == [1] * 10 + [2] * urgent
 
 
 async def test_new_rules_are_taken_while_it_runs(url: str, tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ async def test_a_refusal_repeats_no_more_of_a_name_than_a_name_can_have(caplog: 
 async def test_while_the_journal_is_nearly_full_a_temporary_queue_takes_no_more_than_is_received() -> None:
     half, nearly_full = (Pressure(0, 0, 0, False, used_bytes=used, ordinary_bytes=100) for used in (50, 81))
     async with serving() as node:
-        messages = node.clients.home.messages
+        messages = node.clients.managers[""].messages
         (made,) = await temporaries(await logged_in(node), 1)
         queue = made.value["name"]
         allowance.check_room(messages, queue, nearly_full)

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.continuity import request
 from holdfast.continuity.domain import Domain, Route
-from holdfast.continuity.engine import reads
+from holdfast.continuity.engine.transactions import reads
 from holdfast.continuity.errors import NotTaken
 from holdfast.continuity.machines.membership import DISAGREEMENTS_MAX
 from tests.continuing import Teller, continuing, hold

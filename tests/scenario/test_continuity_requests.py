@@ -13,8 +13,8 @@ import pytest
 from holdfast.continuity import domain_status, register, request
 from holdfast.continuity.domain import Domain
 from holdfast.continuity.engine import application, registration
-from holdfast.continuity.engine import engine as engine_module
 from holdfast.continuity.engine.engine import Engine
+from holdfast.continuity.engine.transactions import writes
 from holdfast.continuity.errors import NoSuchDomain, NotTaken
 from holdfast.continuity.listener import listener as listener_module
 from holdfast.continuity.machines.membership import ENGINES_MAX
@@ -320,7 +320,7 @@ async def test_a_session_that_one_listener_alone_has_queued_is_refused_and_its_r
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener_module, "WINDOW", 2)
-    monkeypatch.setattr(engine_module, "SESSION_SECONDS", 0.3)
+    monkeypatch.setattr(writes, "SESSION_SECONDS", 0.3)
     one, stuck = Teller(), Teller()
     async with continuing(url, Domain(name="shop"), tmp_path, one, stuck) as shop:
         release = hold(stuck)

@@ -75,8 +75,7 @@ async def captured_engine(url: str, context: ssl.SSLContext | None) -> AsyncIter
 
 
 def address_of(server: AnswerServer) -> tuple[str, int]:
-    assert server._server is not None
-    host, port = server._server.sockets[0].getsockname()[:2]
+    host, port = server._servers[0].sockets[0].getsockname()[:2]
     return str(host), int(port)
 
 

@@ -70,7 +70,7 @@ async def test_while_the_journal_is_being_read_what_may_be_there_is_put_off_and_
     node = await Node.open(tmp_path, STRICT)
     try:
         with pytest.raises(Unavailable, match="still reads its journal"):
-            check_destination(node.clients.home, "known", "queue")
+            check_destination(node.clients.managers[""], "known", "queue")
     finally:
         await node.close()
 

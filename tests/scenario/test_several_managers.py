@@ -1,8 +1,10 @@
-"""Several message managers in one process, a journal each: where destinations are, and what a client makes of it (ADR 22)."""
+"""Several message managers in one process, a journal each: what a client makes of them (ADR 22)."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,13 +13,10 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.errors import BadSetting, HoldfastError, NoSuchDestination, NotAJournal, Refused
-from holdfast.event.position import Ranges
-from holdfast.node.node import Node
-from holdfast.wire.frame import Deliver, Failed, Goodbye, OpenSession, SessionOpened, Settle, Welcome
+from holdfast.client.connection import lanes
+from holdfast.errors import HoldfastError, Refused, TimedOut, Unreachable
 from tests.contract.places import CuttingProxy
-from tests.raw_client import RawClient
-from tests.running_server import PATIENT, SETTINGS, running, start
+from tests.running_server import PATIENT, SETTINGS, running
 from tests.waiting import until
 
 TWO = replace(SETTINGS, managers=("m1", "m2"))
@@ -30,66 +29,6 @@ async def taken(incoming: holdfast.Incoming, count: int) -> list[object]:
         found.append(event.data)
         await event.confirm()
     return found
-
-
-# --- where destinations are ----------------------------------------------------------------------------------------------
-
-
-async def test_each_manager_has_a_journal_of_its_own_and_all_is_there_after_a_crash(tmp_path: Path) -> None:
-    server = await start(tmp_path, TWO)
-    async with holdfast.connect(server.url) as client:
-        before = [(await client.queue(name).send(name)).channel for name in "abcd"]
-    await server.crash()
-
-    assert sorted(each.name for each in (tmp_path / "managers").iterdir()) == ["m1", "m2"]
-    async with running(tmp_path, TWO) as server, holdfast.connect(server.url) as client:
-        assert before == [(await client.queue(name).send(name.upper())).channel for name in "abcd"] == ["m1", "m2", "m1", "m2"]
-        for name in "abcd":
-            async with client.queue(name).receive() as incoming:
-                assert await taken(incoming, 2) == [name, name.upper()]
-
-
-async def test_a_table_of_places_that_was_lost_is_made_again(tmp_path: Path) -> None:
-    async with running(tmp_path, TWO) as server, holdfast.connect(server.url) as client:
-        before = [(await client.queue(name).send(1)).channel for name in "abc"]
-    (tmp_path / "places").unlink()
-
-    async with running(tmp_path, TWO) as server, holdfast.connect(server.url) as client:
-        assert [(await client.queue(name).send(2)).channel for name in "cba"] == before[::-1]
-
-
-async def test_a_place_without_a_destination_is_completed_by_whoever_uses_the_name(tmp_path: Path) -> None:
-    tmp_path.joinpath("places").write_text('["orders","m2"]\n')
-
-    async with running(tmp_path, TWO) as server, holdfast.connect(server.url) as client:
-        await client.create_queue("invoices")
-        assert (await client.queue("orders").send(1)).channel == "m2"
-
-
-async def test_a_rule_places_new_destinations(tmp_path: Path) -> None:
-    ruled = replace(TWO, placement=(("eu.>", "m2"), ("**", "m1")))
-
-    async with running(tmp_path, ruled) as server, holdfast.connect(server.url) as client:
-        assert [(await client.queue(name).send(1)).channel for name in ("eu.a", "us.a", "eu.b", "us.b")] == ["m2", "m1"] * 2
-
-
-async def test_a_folder_is_opened_as_it_was_made(tmp_path: Path) -> None:
-    three = replace(SETTINGS, managers=("m1", "m2", "m3"))
-    for number, (made, opened) in enumerate(((SETTINGS, TWO), (TWO, SETTINGS), (TWO, three), (three, TWO))):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        await (await Node.open(folder, made)).close()
-        with pytest.raises(NotAJournal, match="open it as it was made"):
-            await Node.open(folder, opened)
-
-
-@pytest.mark.parametrize("managers", [("m1",), ("m1", "m1"), ("m1", "M2"), ("m1", "a/b"), ("m1", "")])
-def test_names_that_are_none_for_managers_are_refused(managers: tuple[str, ...]) -> None:
-    with pytest.raises(BadSetting, match="are not two or more different names"):
-        replace(SETTINGS, managers=managers)
-
-
-# --- what a client makes of it -------------------------------------------------------------------------------------------
 
 
 async def test_events_that_are_sent_before_their_place_is_known_keep_their_order(tmp_path: Path) -> None:
@@ -156,6 +95,19 @@ async def test_a_flood_at_one_manager_does_not_keep_the_events_of_another_waitin
             assert seen.index("here") < 4_000
 
 
+async def test_the_receivers_of_a_pattern_share_its_credit(tmp_path: Path) -> None:
+    async with running(tmp_path, TWO) as server, holdfast.connect(server.url) as client:
+        await client.create_subscription("t.*", "pool", shared=True)
+        for number in range(20):
+            await client.topic(f"t.{number}").send(number)
+        async with client.subscribe("t.*", "pool", shared=True, credit=6) as first:
+            await first.next(10)
+            async with client.subscribe("t.*", "pool", shared=True, credit=100) as second:
+                assert len(await taken(second, 14)) == 14  # all but the six that the first has
+                with pytest.raises(TimedOut):
+                    await second.next(0.1)
+
+
 async def test_in_auto_mode_an_event_of_a_pattern_is_confirmed_when_the_next_is_asked_for(tmp_path: Path) -> None:
     async with running(tmp_path, TWO) as server, holdfast.connect(server.url) as client:
         await client.create_subscription("t.*", "s")
@@ -214,7 +166,7 @@ async def test_a_request_is_answered_across_managers(tmp_path: Path) -> None:
         async with other.queue("second").receive() as incoming:
             event = await incoming.next(10)
             assert event.channel == "m2"
-            assert (await event.reply("pong")).channel == "m1"
+            assert (await event.reply("pong")).channel == (event.reply_to or "").partition("/")[0].removeprefix("_temporary.")
             await event.confirm()
         assert (await asking).data == "pong"
 
@@ -230,6 +182,69 @@ async def test_a_subscription_is_read_by_place_in_its_channel(tmp_path: Path) ->
             extent = await reading.extent()
             assert sum([each.events async for each in reading.slices(extent.start, extent.end)]) == extent.events == 100
             assert await reading.confirm_up_to(extent.end) == 100
+
+
+async def test_a_manager_that_stands_still_holds_up_what_is_its_own_and_nothing_else(tmp_path: Path) -> None:
+    async with running(tmp_path, TWO) as server, holdfast.connect(server.url, timeout=2) as client:
+        mine, other = client.queue("first"), client.queue("second")
+        await mine.send(0)
+        assert (await other.send(0)).channel == "m2"
+        await server.node.managers["m2"].stop()
+
+        assert (await other.send(1)).channel == "m2"  # accepted is durable: its manager need not be there
+        async with holdfast.connect(server.url, timeout=0.5) as hasty:
+            with pytest.raises(HoldfastError):
+                await hasty.queue("second").receive().open()
+        await mine.send(1)
+        async with mine.receive() as incoming:
+            assert await taken(incoming, 2) == [0, 1]
+
+
+def other(manager: str) -> str:
+    return next(name for name in TWO.managers if name != manager)
+
+
+@pytest.mark.parametrize("is_home_there", [True, False])
+async def test_a_manager_that_is_away_when_a_link_is_made_again_holds_up_its_own_sessions_and_not_the_link(
+    tmp_path: Path, is_home_there: bool
+) -> None:
+    patient = replace(PATIENT, managers=TWO.managers)
+    async with (
+        running(tmp_path, patient) as server,
+        CuttingProxy(server.port) as proxy,
+        holdfast.connect(proxy.url, timeout=1) as client,
+    ):
+        places = {(await client.queue(name).send(0)).channel: name for name in ("first", "second")}
+        home = client._opened().channel
+        there, away = (home, other(home)) if is_home_there else (other(home), home)
+        await server.node.managers[away].stop()
+        proxy.cut()
+
+        mine, loop = client.queue(places[there]), asyncio.get_running_loop()
+        until_s, sent = loop.time() + 2.5, 0  # more than twice its timeout
+        while loop.time() < until_s or not sent:
+            with contextlib.suppress(Unreachable):
+                await mine.send(1)
+                sent += 1
+        assert proxy.connections == 2
+        with pytest.raises(Unreachable):
+            await client.queue(places[away]).send(1)
+
+
+async def test_places_that_were_forgotten_are_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "KNOWN_MAX", 2)
+    async with running(tmp_path, TWO) as server, holdfast.connect(server.url) as client:
+        before = [(await client.queue(f"q{number}").send(1)).channel for number in range(6)]
+        assert before == ["m1", "m2"] * 3
+        assert before == [(await client.queue(f"q{number}").send(2)).channel for number in range(6)]
+
+
+async def test_a_client_has_as_many_sessions_as_with_one_manager(tmp_path: Path) -> None:
+    async with running(tmp_path, TWO) as server, holdfast.connect(server.url) as client, AsyncExitStack() as stack:
+        sessions = [await stack.enter_async_context(client.session()) for _ in range(200)]
+        for name in ("first", "second"):
+            await asyncio.gather(*(each.queue(name).send(1) for each in sessions))
+        await client.session().open()
 
 
 # --- transactions and stages ---------------------------------------------------------------------------------------------
@@ -273,60 +288,3 @@ async def test_a_stage_is_published_in_its_channel_once(tmp_path: Path) -> None:
             await other.send("second", 1)
             await other.send("first", 1)
             await other.seal()
-
-
-# --- who knows nothing of channels, and who says the wrong one -----------------------------------------------------------
-
-
-async def test_a_client_of_before_uses_what_is_at_the_first_manager_and_is_refused_the_rest(tmp_path: Path) -> None:
-    async with running(tmp_path, TWO) as server, holdfast.connect(server.url) as client:
-        await client.create_queue("first")
-        await client.create_queue("second")
-        older = holdfast.connect(server.url)
-        async with older:
-            session = older._opened()
-            session.lanes = None  # it does not ask where anything is
-
-            assert (await older.queue("first").send(1)).channel == "m1"
-            with pytest.raises(NoSuchDestination, match="not at message manager 'm1' but at 'm2'"):
-                await older.queue("second").send(1)
-
-
-async def test_a_session_at_a_manager_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    async with running(tmp_path, TWO) as server:
-        raw = RawClient(server.node)
-        opened = await raw.greet()
-        assert opened.channel == "m1"
-        assert (await raw.hear(Welcome))[0].channels == ["m1", "m2"]
-
-        raw.say(OpenSession(7, channel="m9"), session=2)
-        raw.say(OpenSession(8, channel="m2"), session=3)
-        (refused,) = await raw.hear(Failed)
-        assert (refused.token, refused.sentence) == (7, "there is no message manager 'm9' here; there is m1, m2")
-        second = (await raw.hear(SessionOpened, 2))[1]
-        assert (second.channel, second.incarnation) == ("m2", server.node.managers["m2"].channel.id)
-
-
-async def test_a_verdict_on_positions_of_another_channel_ends_the_link_and_decides_nothing(tmp_path: Path) -> None:
-    async with running(tmp_path, TWO) as server, holdfast.connect(server.url) as client:
-        await client.queue("q").send("mine")
-        raw = RawClient(server.node)
-        await raw.greet()
-        await raw.receive("q")
-        (delivered,) = await raw.hear(Deliver)
-        assert delivered.channel == "m1"
-
-        first = delivered.slices[0].first
-        raw.say(Settle(9, 1, "confirm", Ranges.of((first, first)).to_bytes(), channel="m2"))
-        await raw.until_lost()
-
-        assert "these positions are of channel 'm2', and the session of 'm1'" in raw.of(Goodbye)[0].sentence
-        async with client.queue("q").receive() as incoming:
-            assert await taken(incoming, 1) == ["mine"]
-
-
-async def test_every_action_says_what_is_wrong_over_several_managers_too(tmp_path: Path) -> None:
-    async with running(tmp_path, TWO) as server, holdfast.connect(server.url) as client:
-        for refused in (client.describe("nowhere"), client.delete("nowhere"), client.purge("nowhere")):
-            with pytest.raises(HoldfastError, match="nowhere"):
-                await refused

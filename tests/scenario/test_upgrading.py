@@ -161,7 +161,8 @@ def test_a_greeting_without_an_incarnation_is_that_of_an_older_server_e8() -> No
     import msgspec
 
     old = msgspec.msgpack.encode([1, "node", 1 << 20, 1000, 4, 5])
-    new = msgspec.msgpack.encode([*msgspec.msgpack.decode(old), "7c1e+1-00", False, [], "of a release to come"])
+    since = ["7c1e+1-00", False, ["m1", "m2"], "", "", "of a release to come"]
+    new = msgspec.msgpack.encode([*msgspec.msgpack.decode(old), *since])
 
     told, heard = msgspec.msgpack.decode(old, type=Welcome), msgspec.msgpack.decode(new, type=Welcome)
 

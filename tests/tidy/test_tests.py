@@ -39,6 +39,7 @@ SLEEPS = {
     "tests/faults/test_server_killed.py": (1, MOMENT),
     "tests/faults/test_server_killed_using_features.py": (3, f"{PACE}; {MOMENT}"),
     "tests/faults/test_sessions_killed.py": (1, PACE),
+    "tests/faults/test_several_managers_killed.py": (1, MOMENT),
     "tests/faults/test_settled_once_killed.py": (1, "for how long a recipient is away is what is tried"),
     "tests/faults/test_storage_killed.py": (1, REPEATS),
     "tests/faults/test_transactions_killed.py": (5, f"{PACE}; {MOMENT}"),
@@ -54,6 +55,7 @@ SLEEPS = {
     "tests/spark/lives.py": (1, POLLS),
     "tests/spark/producing.py": (1, PACE),
     "tests/spark/test_power_cut.py": (1, MOMENT),
+    "tests/unit/actions/kinds/test_webhook.py": (2, PACE),
 }
 
 

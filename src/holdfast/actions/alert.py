@@ -17,6 +17,8 @@ from holdfast.actions.machines.template import Template
 
 TYPE = "holdfast.alert"
 SUMMARY = Template("{rule}: {reason}")
+# A summary that is longer is cut, so that an alert fits an event, whatever its template repeats.
+SUMMARY_LENGTH_MAX = 10_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -76,7 +78,11 @@ def alert_of(told: Told, program: str, rule: str, severity: str, summary: Templa
         id=told.id, rule=rule, severity=severity, at=time_text(due.at_us), reason=due.reason, group=told.group, keys=due.keys,
         count=due.count, suppressed=due.suppressed, hops=due.hops, events=due.examples, program=program,
     )  # fmt: skip
-    return msgspec.structs.replace(alert, summary=alert.fill(summary))
+    return msgspec.structs.replace(alert, summary=_cut(alert.fill(summary)))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SUMMARY_LENGTH_MAX else f"{text[:SUMMARY_LENGTH_MAX]}…"
 
 
 def time_text(at_us: int) -> str:

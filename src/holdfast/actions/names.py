@@ -15,6 +15,7 @@ PREFIX = "actions"
 OWNER = "owner"
 LENGTH_MAX = 64
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z")
+_SOURCE = re.compile(r"[0-9a-f]{12}\Z")
 
 
 def is_name(text: str) -> bool:
@@ -39,3 +40,8 @@ class Names:
 
     def subscription(self, source: str) -> str:
         return f"{PREFIX}.{self.program}.{source}"
+
+    def is_subscription(self, subscription: str) -> bool:
+        """Whether it is that of a source of these rules, by its name."""
+        begin, _, source = subscription.rpartition(".")
+        return begin == f"{PREFIX}.{self.program}" and bool(_SOURCE.match(source))

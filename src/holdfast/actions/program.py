@@ -33,12 +33,14 @@ from holdfast.actions.running.source_reader import ReadRule, SourceReader
 from holdfast.actions.running.ticker import Ticker
 from holdfast.actions.secrets import RedactingFilter, Secrets
 from holdfast.client.client import Client
-from holdfast.errors import Closed, Damaged, HoldfastError
+from holdfast.errors import Closed, Damaged, HoldfastError, Refused
 
 log = logging.getLogger("holdfast.actions")
 
 # After a failure: the first and the longest pause before it begins anew.
 PAUSE_S, PAUSE_S_MAX = 0.5, 30.0
+# Loggers whose lines may have secrets: our own, and that of the library which posts for `notify`.
+TELLING = ("holdfast.actions", "urllib3.connectionpool")
 # How often the rules file is looked at.
 LOOK_S = 1.0
 
@@ -75,7 +77,8 @@ class Actions:
 
     async def open(self) -> Self:
         """Connect, and arrange for the rules. SubscriptionInUse while another program has rules of this name."""
-        log.addFilter(self._redacting)
+        for name in TELLING:
+            logging.getLogger(name).addFilter(self._redacting)
         await self._begin()
         return self
 
@@ -126,17 +129,26 @@ class Actions:
             return
         self.ready.clear()
         await self._life.end()
-        self._rule_set = wanted
-        self._surroundings.folder, self._surroundings.secrets = wanted.folder, wanted.secrets
-        self._redacting.secrets = wanted.secrets
-        if not self._surroundings.is_sharing:  # what is shown already stays where it is until the program ends
-            self._surroundings.metrics = wanted.metrics
-        assert self._client is not None
-        client, arrangement = self._client, self._life.arrangement
-        self._life = None
-        self._life = await _Life.begin(client, self.names, arrangement, wanted, self._surroundings)
-        log.info("the rules of %s are at work now: %s", self.names.program, ", ".join(sorted(wanted.rules)))
+        arrangement, self._life = self._life.arrangement, None
+        former = self._rule_set
+        try:
+            await self._take(wanted, arrangement)
+        except Refused as problem:
+            log.error("the server refused the new rules, those from before are at work again: %s", problem)
+            await self._take(former, arrangement)
+        else:
+            log.info("the rules of %s are at work now: %s", self.names.program, ", ".join(sorted(wanted.rules)))
         self.ready.set()
+
+    async def _take(self, rule_set: RuleSet, arrangement: Arrangement) -> None:
+        """Begin with these rules."""
+        self._rule_set = rule_set
+        self._surroundings.folder, self._surroundings.secrets = rule_set.folder, rule_set.secrets
+        self._redacting.secrets = rule_set.secrets
+        if not self._surroundings.is_sharing:  # what is shown already stays where it is until the program ends
+            self._surroundings.metrics = rule_set.metrics
+        assert self._client is not None
+        self._life = await _Life.begin(self._client, self.names, arrangement, rule_set, self._surroundings)
 
     def change(self, rule_set: RuleSet) -> None:
         """Take these rules from now on. BadRules if they are of another name: that is another program."""
@@ -171,7 +183,8 @@ class Actions:
 
     async def close(self) -> None:
         await self._end()
-        log.removeFilter(self._redacting)
+        for name in TELLING:
+            logging.getLogger(name).removeFilter(self._redacting)
 
     async def __aenter__(self) -> Self:
         return await self.open()

@@ -47,7 +47,11 @@ class QuietHours(NamedTuple):
             if later is None:
                 break
             end = later
-        return None if end is moment else round(end.timestamp()) * 1_000_000
+        if end is moment:
+            return None
+        until_us = round(end.timestamp()) * 1_000_000
+        # The hour that comes twice: the second time it ends an hour later.
+        return until_us if until_us > at_us else round(end.replace(fold=1).timestamp()) * 1_000_000
 
     def _end(self, span: Span, moment: datetime) -> datetime | None:
         """When this span ends, if the moment lies in it. It began today or yesterday."""

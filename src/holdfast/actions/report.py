@@ -7,6 +7,7 @@ from typing import TypedDict
 from holdfast.actions.machines.sharing import Table
 from holdfast.actions.names import OWNER, PREFIX, Names
 from holdfast.actions.running import arrangement
+from holdfast.actions.running.record_queue import read
 from holdfast.client.client import Client
 from holdfast.client.description import DestinationDescription
 from holdfast.errors import NoSuchDestination
@@ -61,8 +62,8 @@ async def _table(client: Client, names: Names) -> Table:
     try:
         async with client.queue(names.rules).browse() as events:
             async for event in events:
-                found = arrangement.decode(bytes(event.body))
-                newest = max(newest, found, key=lambda table: table.version)
+                if event.type == arrangement.TABLE_TYPE:
+                    newest = max(newest, read(arrangement.decode, event), key=lambda table: table.version)
     except NoSuchDestination as problem:
         raise NoSuchDestination(
             f"there are no rules {names.program!r} at this server; `holdfast actions rules.toml` begins them", name=names.rules

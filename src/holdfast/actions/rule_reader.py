@@ -34,6 +34,8 @@ Any_ = TypeVar("Any_", bound=msgspec.Struct)
 _TICK = "actions." + "x" * LENGTH_MAX + ".tick"
 _CONDITIONS = ("count", "absent", "change", "silence")
 EXAMPLES_MAX = 20
+# The state of a key has the time of each event that counts, and is written whenever it changes.
+COUNT_MAX = 10_000
 RETRIES_MAX = 1_000
 
 
@@ -205,8 +207,8 @@ def _condition(reader: _Reader, settings: RuleSettings) -> Condition:
         reader.wrong('expect names keys; say with key = "host" which field has them', "expect")
     if (settings.before or settings.after) and not settings.change:
         reader.wrong('from and to are values of a field; say which with change = "state"', "from" if settings.before else "to")
-    if settings.count < 0:
-        reader.wrong("count is 1 or more", "count")
+    if not 0 <= settings.count <= COUNT_MAX:
+        reader.wrong(f"count is a number from 1 to {COUNT_MAX:,}: the time of each event is kept; use a shorter time", "count")
     within_us, after_us = reader.duration_us("within", settings.within), reader.duration_us("absent", settings.absent)
     silence_us = reader.duration_us("silence", settings.silence)
     if settings.count and within_us:

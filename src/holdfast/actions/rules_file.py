@@ -26,7 +26,7 @@ import msgspec
 
 from holdfast.actions.errors import BadRules, Mistake
 from holdfast.actions.names import is_name
-from holdfast.actions.rule import CheckedRule
+from holdfast.actions.rule import CheckedRule, RuleAction
 from holdfast.actions.rule_reader import read_rule
 from holdfast.actions.secrets import NoSecret, Secrets
 from holdfast.actions.toml_places import nearest, places
@@ -77,6 +77,7 @@ def parse(text: str, folder: Path, what: str = "the rules") -> RuleSet:
         mistakes.append(Mistake(("name",), f"{made.name!r:.40} is no name; use letters, digits, - and _"))
     if made.metrics:
         _check_address(made.metrics, mistakes)
+    shared: dict[str, tuple[object, str]] = {}
     rules = given.get("rules", {})
     if not isinstance(rules, dict) or not rules:
         mistakes.append(Mistake(("rules",) if "rules" in given else (), "there is no rule; write one as [rules.NAME]"))
@@ -89,11 +90,25 @@ def parse(text: str, folder: Path, what: str = "the rules") -> RuleSet:
                 if action.cls is not None and action.cls.NEEDS_METRICS and not made.metrics:
                     sentence = f'{action.kind} shows counters at an address; give metrics = "127.0.0.1:9464" before all rules'
                     mistakes.append(Mistake(("rules", name, "actions", number), sentence))
+                mistakes += _clashes(name, number, action, shared)
     if mistakes:
         found = places(text)
         placed = [mistake._replace(**nearest(found, mistake.path)._asdict()) for mistake in mistakes]
         raise BadRules(what, sorted(placed, key=lambda each: (each.line, each.column)))
     return made
+
+
+def _clashes(rule: str, number: int, action: RuleAction, shared: dict[str, tuple[object, str]]) -> list[Mistake]:
+    """Whether an action has settings that cannot be, beside those of another rule that shares something with it."""
+    found = action.cls.shares(action.settings) if action.cls is not None and action.settings is not None else None
+    if found is None:
+        return []
+    shape, other = shared.setdefault(found[0], (found[1], rule))
+    if shape == found[1]:
+        return []
+    return [
+        Mistake(("rules", rule, "actions", number), f"{found[0]} is another one in rule {other}; use the same settings there")
+    ]
 
 
 def _text(given: dict[str, Any], name: str, usual: str, mistakes: list[Mistake]) -> str:

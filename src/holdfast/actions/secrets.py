@@ -4,7 +4,10 @@
     "${file:/run/secrets/token}"   from a file, without the end of its last line; relative to the folder of the rules
 
 References stand in any text of an action's settings. They are resolved when the rules are loaded. Every value that came from
-one is replaced by *** in all that is told afterwards, and so is the password of any URL.
+one is replaced by *** in all that is told afterwards, and so is the password of any URL. A value that is a URL, as those of chats
+are, is hidden in parts, too: libraries tell its path, or its token, without the rest.
+
+Text is made free of secrets before it is cut: the half of a password is none that could be found.
 """
 
 from __future__ import annotations
@@ -15,13 +18,15 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
 _URL_PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s/:@]*:)([^\s@]+)(@)", re.IGNORECASE)
 HIDDEN = "***"
 # A shorter value would hide parts of ordinary words.
 LENGTH_MIN = 4
+# Parts of a URL that are shorter are words such as `hooks`.
+PART_LENGTH_MIN = 8
 FILE_BYTES_MAX = 64 << 10
 
 
@@ -65,12 +70,30 @@ class Secrets:
         """Never tell this value, nor as it stands in a URL."""
         if len(value) >= LENGTH_MIN:
             self._values |= {value, quote(value, safe=""), quote(value)}
+        for part in _url_parts(value):
+            self._values |= {part, quote(part, safe="")}
 
     def redact(self, text: str) -> str:
         """The text without secrets."""
         for value in sorted(self._values, key=len, reverse=True):
             text = text.replace(value, HIDDEN)
         return _URL_PASSWORD.sub(rf"\1{HIDDEN}\3", text)
+
+
+def _url_parts(value: str) -> set[str]:
+    """What may be secret in a URL: all but its scheme and the name of its host. A host without a dot may be a token."""
+    try:
+        parts = urlsplit(value)
+        found = {parts.username, parts.password, *parts.path.split("/"), *(each for _, each in parse_qsl(parts.query))}
+    except ValueError:
+        return set()
+    if not parts.scheme or not parts.netloc:
+        return set()
+    host = parts.netloc.rpartition("@")[2]
+    found |= {host} if "." not in host and ":" not in host and host != "localhost" else set()
+    whole = {each for part in found if part for each in (part, unquote(part))}
+    least = {parts.password: LENGTH_MIN}
+    return {each for each in whole if len(each) >= least.get(each, PART_LENGTH_MIN)}
 
 
 class RedactingFilter(logging.Filter):

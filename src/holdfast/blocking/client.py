@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -105,6 +106,7 @@ class Client(SessionMethods):
     delete_subscription = waiting_for(AsyncClient.delete_subscription)
     subscriptions = waiting_for(AsyncClient.subscriptions)
     status = waiting_for(AsyncClient.status)
+    cluster_status = waiting_for(AsyncClient.cluster_status)
     outcomes = waiting_for(AsyncClient.outcomes)
     unblocked = waiting_for(AsyncClient.unblocked)
     publish = waiting_for(AsyncClient.publish)
@@ -126,6 +128,10 @@ class Client(SessionMethods):
     @property
     def incarnation(self) -> str:
         return self._twin.incarnation
+
+    @property
+    def channels(self) -> Sequence[str]:
+        return self._twin.channels
 
     @property
     def is_linked(self) -> bool:

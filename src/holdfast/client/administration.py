@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
 
 from holdfast.client import checks
 from holdfast.client.checks import check_name, check_subscription
-from holdfast.client.description import DestinationDescription, Status, SubscriptionDescription, subscriptions_of
+from holdfast.client.description import ClusterStatus, DestinationDescription, Status, SubscriptionDescription, subscriptions_of
 from holdfast.client.destination import Queue, Topic
 from holdfast.client.receiving.receive_options import SubscriptionTerms, place, subscription
 from holdfast.client.sending.batch_builder import Kind
@@ -305,6 +305,12 @@ class Administration(ABC):
         """The state of the server: events waiting and since when, how much of the journal is used and what pins its space, which
         destinations are full, and whether it is short of room (`is_short`, `reason`)."""
         told: Status = await self._look("status", timeout)
+        return told
+
+    async def cluster_status(self, *, timeout: float | None = None) -> ClusterStatus:
+        """The state of the cluster, as the node that answers hears it: nodes, the primary of each message manager, how far its
+        backups lag. Refused by a server that is alone."""
+        told: ClusterStatus = await self._look("cluster", timeout)
         return told
 
     async def log_lines(self, program: str, lines: Sequence[LogLine], *, timeout: float | None = None) -> bool:

@@ -9,7 +9,7 @@ in the loop that opened it; threads use `holdfast.blocking`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -159,6 +159,11 @@ class Client(SessionMethods, Administration, Staging):
         It is another one after the server was restored from a backup. "" before the first link.
         """
         return self._connection.incarnation if self._connection is not None else ""
+
+    @property
+    def channels(self) -> Sequence[str]:
+        """The channels of the server's message managers, from its newest greeting; empty where there is one alone."""
+        return self._connection.channels if self._connection is not None else ()
 
     @property
     def is_linked(self) -> bool:

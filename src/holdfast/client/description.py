@@ -86,6 +86,51 @@ class Status(TypedDict, total=False):
     reason: str
     relays: list[dict[str, Any]]  # in `holdfast status`: those that this server knows, as they tell themselves
     programs: list[dict[str, Any]]  # that run beside the server: program, state, pid, restarts, reason
+    managers: list[dict[str, Any]]  # where there are several message managers: the rows of each, of which the rest is the sum
+
+
+class ClusterNodeRow(TypedDict):
+    """A node of a cluster."""
+
+    name: str
+    is_heard: bool
+    silent_ms: int | None  # since it was heard; None for one that is named in the settings and was never heard
+    copies: list[str]  # the message managers of which it has a copy
+
+
+class CopyRow(TypedDict):
+    """A copy of a message manager, as its node told last."""
+
+    node: str
+    is_primary: bool
+    is_heard: bool
+    epoch: int
+    applied: int
+    durable: int
+    lag: int  # entries of the channel that are durable, and that it has not applied
+
+
+class ManagerRow(TypedDict):
+    """A message manager of a cluster."""
+
+    name: str
+    primary: str | None  # None: no node that is heard is primary
+    epoch: int
+    applied: int
+    durable: int
+    copies: list[CopyRow]
+    missing: list[str]  # nodes that should have a copy, and of which none is known
+
+
+class ClusterStatus(TypedDict):
+    """The state of a cluster, as one of its nodes hears it."""
+
+    cluster: str
+    node: str  # that answers
+    is_cut_off: bool  # it does not hear itself: what it tells of others is old
+    nodes: list[ClusterNodeRow]
+    managers: list[ManagerRow]
+    silent: list[str]  # the nodes that did not answer
 
 
 class SubscriptionDescription(TypedDict, total=False):

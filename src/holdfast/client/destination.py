@@ -3,6 +3,7 @@ subscription."""
 
 from __future__ import annotations
 
+from asyncio import Future, ensure_future
 from collections.abc import Awaitable, Iterable, Sized
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 
@@ -73,14 +74,31 @@ class Destination:
     async def try_send(self, data: Any = None, *, timeout: float | None = None, **fields: Unpack[EventFields]) -> Receipt:
         """As `send`, but do not wait while the destination is at its high water (`events_max`, `bytes_max`): then Blocked at
         once, and nothing is sent."""
-        connection = self._session.connection
+        return await self._begin_send(data, timeout, fields)
+
+    def begin_send(self, data: Any = None, *, timeout: float | None = None, **fields: Unpack[EventFields]) -> Future[Receipt]:
+        """As `try_send`, without waiting: the event is on its way when this returns, and the future is given its receipt, or the
+        error that `try_send` would raise later on. Recipients come first: the server sends the receipt after the event.
+
+        Where there are several message managers, a task finds the right one first.
+        """
+        return ensure_future(self._begin_send(data, timeout, fields, is_patient=True))
+
+    def _begin_send(self, data: Any, timeout: float | None, fields: EventFields, is_patient: bool = False) -> Awaitable[Receipt]:
+        session, connection = self._session, self._session.connection
         if tracing.is_recording():
             fields = cast(EventFields, tracing.carried(data, fields))
         event = prepare(data, fields, connection.server_time.now_ms)
-        self._session.check_open()
+        session.check_open()
         checks.same_loop(connection.loop)
+        allowed = checks.seconds(timeout, connection.timeout)
+        if session.lanes is not None:
+            return self._try_located(event, allowed, is_patient)
+        return session.producer.try_send(self.name, self.KIND, event, allowed, is_patient)
+
+    async def _try_located(self, event: Outgoing, timeout: float, is_patient: bool) -> Receipt:
         lane = await self._session.at(self.name)
-        return await lane.producer.try_send(self.name, self.KIND, event, checks.seconds(timeout, connection.timeout))
+        return await lane.producer.try_send(self.name, self.KIND, event, timeout, is_patient)
 
     @property
     def is_blocked(self) -> bool:
@@ -198,8 +216,12 @@ def _receiver(
     held = options.get("held")
     holds = None if held is None else holds_of(held)
 
-    def make(lane: Session) -> Receiver:
-        return Receiver(lane, name, kind, subscribed, credit, credit_bytes, timeout, asked, confirm, holds)
+    def make(lane: Session, of: int = 1) -> Receiver:
+        """One of several receivers that share the credit; each has some, so that none stands still."""
+        share = (credit, credit_bytes)
+        if of > 1:
+            share = (None if credit is None else max(1, credit // of), max(1, credit_bytes // of))
+        return Receiver(lane, name, kind, subscribed, *share, timeout, asked, confirm, holds)
 
     return Incoming(session, make, key_of_topic(name, asked.match) if kind == "topic" else name)
 

@@ -180,7 +180,7 @@ class Node:
 
     async def failed(self) -> None:
         """Return when one of its message managers cannot go on, never otherwise."""
-        waiting = [supervision.start(each.ended(), "waiting for a failure") for each in self.managers.values()]
+        waiting = [supervision.start(each.ended(), f"waiting for the end of {each.name}") for each in self.managers.values()]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -10,6 +10,7 @@ from the destinations that the message managers have.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -67,17 +68,28 @@ def _read(file: Path) -> dict[str, str]:
 
 
 def _append(file: Path, destination: str, manager: str) -> None:
+    """Add a place, durably. What a full disk took of its line is cut off: the next one begins at its own beginning."""
     is_new = not file.exists()
+    line = json.dumps([destination, manager], separators=(",", ":")).encode() + b"\n"
     try:
-        with file.open("ab") as lines:
-            lines.write(json.dumps([destination, manager], separators=(",", ":")).encode() + b"\n")
-            lines.flush()
-            os.fsync(lines.fileno())
-        if is_new:
-            folder = os.open(file.parent, os.O_RDONLY)
+        with file.open("ab", buffering=0) as lines:
+            before = os.fstat(lines.fileno()).st_size
             try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+                if lines.write(line) < len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(lines.fileno())
+            except OSError:
+                lines.truncate(before)
+                raise
+        if is_new:
+            _sync_folder(file.parent)
     except OSError as problem:
         raise DiskFailed(f"the place of {destination!r} cannot be written to {str(file)!r}: {problem}") from problem
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

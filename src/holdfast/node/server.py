@@ -119,6 +119,7 @@ class Server:
         try:
             node.clients.login = Login(users) if users is not None else None
             listener = await tcp.listen(host, port, node.clients.accept, refused=node.clients.refused, tls=tls)
+            node.clients.local = listener.local
         except OSError as problem:
             await node.close()
             raise Unavailable(

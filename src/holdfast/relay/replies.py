@@ -38,6 +38,15 @@ class Replies:
         self._under_way: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
+        """Pass replies for ever. While the local journal cannot be reached, they wait in it."""
+        while True:
+            try:
+                await self._receive()
+            except HoldfastError as problem:
+                log.info("replies wait: %s", problem)
+            await asyncio.sleep(AGAIN_S)
+
+    async def _receive(self) -> None:
         await self._local.ensure_queue(self.queue)
         async with self._local.session(name="relay replies") as session, session.queue(self.queue).receive() as incoming:
             async for event in incoming:

@@ -49,15 +49,17 @@ class Welcome(Message, frozen=True):
     now_ms: int = 0  # the server's time, ms since 1970; 0: it does not tell
     incarnation: str = ""  # of its channel: sessions, positions and sequences of another one mean nothing here; "": not told
     has_users: bool = True  # False: it asks nobody who they are. A server that does not tell may have some
-    channels: list[str] = []  # of its message managers, the one at home first; none where there is one alone
+    channels: list[str] = []  # of its message managers; none where there is one alone
+    local: str = ""  # the name of its local socket, for clients on its machine; "": it has none, or asks who they are
+    heard_from: str = ""  # the client's address, as the server sees it: another than its own if something is between them
 
 
 class OpenSession(Message, frozen=True):
     """`resume` is the id of the session when the link was lost; "" for a new one.
 
     A session that is not `is_resumable` is given up at once when its link is lost. It belongs to one message manager, that of
-    `channel`: all that it sends, receives and asks is there (ADR 22). "": the one at home. `link` counts the links of the client:
-    by it a cluster knows which of two nodes has the session now.
+    `channel`: all that it sends, receives and asks is there (ADR 22). "": one that the server chooses. `link` counts the links of
+    the client: by it a cluster knows which of two nodes has the session now.
     """
 
     KIND = 3
@@ -102,12 +104,14 @@ class Send(Message, frozen=True):
     """The body is a whole `BatchCommand` with its payload; the client manager appends it, with the time in its
     `accepted_us`. `token` = its sequence.
 
-    `kind` is what the producer expects the destination to be; a missing one is created so.
+    `kind` is what the producer expects the destination to be; a missing one is created so. `is_patient`: recipients come first,
+    the receipt may follow their deliveries.
     """
 
     KIND = 7
     token: int
     kind: Literal["queue", "topic"] = "queue"
+    is_patient: bool = False
 
 
 class Receipted(Message, frozen=True):

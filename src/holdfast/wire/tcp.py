@@ -1,5 +1,8 @@
 """Links over TCP, on asyncio's or uvloop's loop: a client makes them (`dial`), a server takes them (`listen`).
 
+A server without TLS has a local socket, too, whose name it tells in its greeting: a client on its machine goes on over that one
+(`dial_local`), which takes half the time for each frame.
+
 `on_link` gets a connection with its first frame, a Hello. Until `on_link` calls `admit`, frames may be no longer than a Hello
 needs, and `admission` limits how long the login may take and how many bytes all such links may hold. An unfinished handshake of
 TLS counts as silence.
@@ -14,6 +17,7 @@ import ssl
 from collections.abc import Callable
 
 from holdfast.errors import HoldfastError, ProtocolError, TooLarge, Unreachable
+from holdfast.wire import local_socket
 from holdfast.wire.admission import Admission, AdmissionLimits, Dropped
 from holdfast.wire.frame import FRAME_BYTES_MAX, Frame, Hello
 from holdfast.wire.tcp_link import TcpLink
@@ -144,6 +148,8 @@ class Listener:
         self._admission: Admission[TcpLink] = Admission(limits)
         self._loop = asyncio.get_running_loop()
         self._server: asyncio.Server | None = None
+        self._local_server: asyncio.Server | None = None
+        self.local = ""  # the name of its local socket
         self._links: set[TcpLink] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self._all_gone: asyncio.Future[None] | None = None
@@ -160,11 +166,15 @@ class Listener:
 
     async def start(self, host: str, port: int) -> None:
         self._server = await self._loop.create_server(lambda: _IncomingLink(self), host, port, backlog=BACKLOG_MAX)
+        if self.tls is None and (made := local_socket.listen()) is not None:
+            self.local, listening = made
+            self._local_server = await self._loop.create_unix_server(lambda: _IncomingLink(self), sock=listening)
 
     async def close(self) -> None:
         """Take no more connections and close all links, each after it has sent what waits."""
-        if self._server is not None:
-            self._server.close()
+        for server in (self._server, self._local_server):
+            if server is not None:
+                server.close()
         if self._sweep is not None:
             self._sweep.cancel()
         for link in list(self._links):
@@ -258,6 +268,15 @@ async def dial(address: tuple[str, int], timeout: float, tls: ssl.SSLContext | N
         ) from problem
     except HoldfastError as problem:
         raise type(problem)(f"{host}:{port}: {problem}", **problem.fields) from problem
+    return link
+
+
+async def dial_local(name: str) -> TcpLink | None:
+    """Return a link over a local socket to the server that has this name; None if there is none on this machine."""
+    dialled = local_socket.dial(name)
+    if dialled is None:
+        return None
+    _, link = await asyncio.get_running_loop().create_unix_connection(lambda: _OutgoingLink(None), sock=dialled)
     return link
 
 

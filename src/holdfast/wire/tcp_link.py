@@ -1,4 +1,4 @@
-"""One TCP connection as a link, with TLS (`tls`) or without.
+"""One connection as a link: TCP, with TLS (`tls`) or without, or a local socket (`local_socket`).
 
 send      frames gather until the end of this turn of the loop, then go out together; a large body is not copied
 receive   bytes go through `FrameDecoder`; bytes that are no frame are answered with a Goodbye, and the link ends
@@ -44,6 +44,7 @@ class TcpLink(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._peer = "nobody"
+        self.address = ""  # of this end; "" for a local socket
         self._gathered: list[Buffer] = []
         self._gathered_bytes = 0
         self._is_reading = False
@@ -132,9 +133,12 @@ class TcpLink(asyncio.Protocol):
         transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its class
         self._transport = transport
         transport.set_write_buffer_limits(high=CONGESTED_BYTES, low=DRAINED_BYTES)
-        name = transport.get_extra_info("peername")
-        self._peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)
-        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made = transport.get_extra_info("socket")
+        if made.family == socket.AF_UNIX:
+            self._peer = "this machine, by a local socket"
+            return
+        self._peer, self.address = _address_text(transport, "peername"), _address_text(transport, "sockname")
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -244,3 +248,8 @@ class TcpLink(asyncio.Protocol):
             self._transport.write(data)
         elif self._tls.is_ready:  # before that, the other side could not read it
             self._transport.write(self._tls.encrypt(data))
+
+
+def _address_text(transport: asyncio.Transport, whose: str) -> str:
+    name = transport.get_extra_info(whose)
+    return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)

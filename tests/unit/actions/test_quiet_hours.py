@@ -71,3 +71,14 @@ def test_a_wrong_span_is_refused_with_how_to_write_it(span: str) -> None:
 def test_a_wrong_zone_is_refused() -> None:
     with pytest.raises(BadSetting, match="write it like Europe/Berlin"):
         QuietHours.of(["22:00-06:00"], "Mars/Base")
+
+
+@pytest.mark.parametrize("span", ["22:00-02:15", "01:30-02:30", "sat 22:00-02:45"])
+def test_the_hour_that_comes_twice_is_quiet_both_times(span: str) -> None:
+    quiet = QuietHours.of([span], "Europe/Berlin")
+    second = datetime(2026, 10, 25, 2, 10, fold=1, tzinfo=ZoneInfo("Europe/Berlin"))
+    at_us = round(second.timestamp() * 1e6)
+
+    until_us = quiet.until_us(at_us)
+
+    assert until_us is not None and 0 < until_us - at_us < 3_600_000_000

@@ -186,3 +186,18 @@ def test_a_rule_of_a_program_takes_functions_and_tables() -> None:
     assert [action.name for action in rule.checked.actions] == ["page", "page-2", "log"]
     with pytest.raises(BadRules, match="did you mean topics"):
         Rule("x", topic=["t"], actions=[page])
+
+
+def test_a_metric_is_the_same_in_all_rules() -> None:
+    rule = '[rules.{name}]\ntopics = ["t"]\nactions = [{{ do = "count", metric = "m_total", labels = {{ {label} = "x" }} }}]\n'
+    top = 'metrics = "127.0.0.1:1"\n'
+
+    assert len(parse(top + rule.format(name="a", label="x") + rule.format(name="b", label="x"), Path()).rules) == 2
+    with pytest.raises(BadRules, match="metric 'm_total' is another one in rule a"):
+        parse(top + rule.format(name="a", label="x") + rule.format(name="b", label="y"), Path())
+
+
+@pytest.mark.parametrize("count", [-1, 10_001, 10**9])
+def test_a_count_has_a_limit(count: int) -> None:
+    with pytest.raises(BadRules, match="count is a number from 1 to 10,000"):
+        parse(f'[rules.a]\ntopics = ["t"]\ncount = {count}\nwithin = "1h"\nactions = [{{ do = "log", file = "x" }}]', Path())

@@ -69,3 +69,20 @@ def test_log_lines_and_tracebacks_have_no_secrets() -> None:
     shown = logging.Formatter().format(record)
     assert "tops3cret" not in shown
     assert "failed for ***" in shown and "ValueError: with *** in it" in shown
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("slack://TokenAAAAAA/TokenBBBBBB/TokenCCCCCC", "url: /services/TokenAAAAAA/TokenBBBBBB/TokenCCCCCC"),
+        ("https://bob:pa55@hooks.example/T0123456789?key=K0123456789", "POST /T0123456789 K0123456789 pa55"),
+    ],
+)
+def test_parts_of_a_url_that_is_a_secret_are_told_nowhere(url: str, told: str) -> None:
+    secrets = Secrets(environment={"HOOK": url})
+    secrets.resolve("${env:HOOK}")
+
+    shown = secrets.redact(f"{told} at hooks.example")
+
+    assert not any(part in shown for part in ("Token", "0123456789", "pa55"))
+    assert "hooks.example" in shown

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,3 +56,29 @@ def test_a_table_that_was_lost_is_made_again_from_what_is_there(tmp_path: Path, 
 
     places_file.reconcile(table, "m1", ["a"])
     assert "'a' is at message manager m1, and its place is at m2" in caplog.text
+
+
+def test_what_a_full_disk_took_of_a_line_is_cut_off(tmp_path: Path) -> None:
+    file = tmp_path / places_file.FILE
+    placed(places_file.open_table(MANAGERS, [], file), "a")
+    script = f"""
+import resource, signal
+from pathlib import Path
+from holdfast.node import places_file
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+table = places_file.open_table({MANAGERS!r}, [], Path({str(file)!r}))
+resource.setrlimit(resource.RLIMIT_FSIZE, ({file.stat().st_size + 5}, -1))
+try:
+    table.reserve("b", print)
+except places_file.DiskFailed as problem:
+    print("refused")
+resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))
+table.reserve("c", print)
+"""
+
+    said = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout.split()
+
+    again = places_file.open_table(MANAGERS, [], file)
+    assert said == ["refused", again.find("c")]
+    assert again.find("a") and again.find("b") is None

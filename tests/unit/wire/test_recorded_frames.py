@@ -31,7 +31,14 @@ RECORDED: dict[str, Message] = {
         (1 << 48) + 2, 3, 2_686_976, 1, "glob:a.*", "audit"
     ),
 }
-NEWER: dict[str, object] = {"channel": "m2", "channels": ["m1", "m2"], "incarnation": "m2", "link": 3}
+NEWER: dict[str, object] = {
+    "channel": "m2",
+    "channels": ["m1", "m2"],
+    "incarnation": "m2",
+    "link": 3,
+    "local": "l",
+    "heard_from": "h",
+}
 of_each = pytest.mark.parametrize(("recorded", "said"), RECORDED.items(), ids=[type(each).__name__ for each in RECORDED.values()])
 
 

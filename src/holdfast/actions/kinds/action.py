@@ -84,6 +84,11 @@ class Action(ABC):
         """Mistakes that the types of the settings do not tell."""
         return iter(())
 
+    @classmethod
+    def shares(cls, settings: Any) -> tuple[str, object] | None:
+        """The name of what actions of all rules share, and what has to be the same in all of them; None if nothing is shared."""
+        return None
+
     def open(self) -> None:  # noqa: B027 - most have nothing to open
         """Alerts may come. Runs in the thread of the action; what it raises is logged, and `do` is called all the same."""
 

@@ -9,8 +9,8 @@
     buckets = [0.1, 1, 10]               # then it is a histogram of the field `value`
 
 A label is a field of the event, or a template. Counters begin at 0 when the program starts, as Prometheus expects; a reload
-keeps them. An alert that was counted, and not confirmed before a kill, is counted again by the next program, which begins at 0
-anyway.
+keeps them, but for a metric that has other labels or buckets now. An alert that was counted, and not confirmed before a kill, is
+counted again by the next program, which begins at 0 anyway.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ SHARED = "holdfast.actions.counters"
 # Series of one metric; more would be a mistake of who chose the labels. The rest has the label values "other".
 SERIES_MAX = 1_000
 OTHER = "other"
+OWN = "holdfast_rules_"
+
+Shape = tuple[tuple[str, ...], tuple[float, ...]]  # names of labels, and buckets
 
 
 class _OwnFigures(Collector):
@@ -45,7 +48,7 @@ class _OwnFigures(Collector):
 
     def collect(self) -> Iterator[Metric]:
         made = {
-            name: CounterMetricFamily(f"holdfast_rules_{name}", text, labels=["rule"] if name == "alerts" else ["rule", "action"])
+            name: CounterMetricFamily(f"{OWN}{name}", text, labels=["rule"] if name == "alerts" else ["rule", "action"])
             for name, text in MEANINGS.items()
         }
         for (name, rule, action), count in self._figures.rows().items():
@@ -59,7 +62,7 @@ class Counters:
     def __init__(self, address: str, figures: Figures) -> None:
         self.registry = CollectorRegistry()
         self.registry.register(_OwnFigures(figures))
-        self._metrics: dict[str, MetricWrapperBase] = {}
+        self._metrics: dict[str, tuple[Shape, MetricWrapperBase]] = {}
         self._series: dict[str, set[tuple[str, ...]]] = {}
         self._lock = threading.Lock()
         host, _, port = address.rpartition(":")
@@ -68,16 +71,15 @@ class Counters:
 
     def metric(self, settings: Count.Settings, rule: str) -> MetricWrapperBase:
         with self._lock:
-            if settings.metric not in self._metrics:
-                text, names = settings.help or f"events of rule {rule}", list(settings.labels)
-                if settings.buckets:
-                    made: MetricWrapperBase = Histogram(
-                        settings.metric, text, names, registry=self.registry, buckets=settings.buckets
-                    )
-                else:
-                    made = Counter(settings.metric, text, names, registry=self.registry)
-                self._metrics[settings.metric] = made
-            return self._metrics[settings.metric]
+            known = self._metrics.get(settings.metric)
+            if known is not None and known[0] != shape_of(settings):  # the rules were changed: it begins anew
+                self.registry.unregister(known[1])
+                self._series.pop(settings.metric, None)
+                known = None
+            if known is None:
+                known = shape_of(settings), _made(settings, settings.help or f"events of rule {rule}", self.registry)
+                self._metrics[settings.metric] = known
+            return known[1]
 
     def labels(self, metric: str, values: tuple[str, ...]) -> tuple[str, ...]:
         """The values of the labels; "other" past the limit."""
@@ -87,6 +89,17 @@ class Counters:
                 known.add(values)
                 return values
             return (OTHER,) * len(values)
+
+
+def shape_of(settings: Count.Settings) -> Shape:
+    """What is the same in all actions that count for one metric."""
+    return tuple(settings.labels), tuple(settings.buckets)
+
+
+def _made(settings: Count.Settings, text: str, registry: CollectorRegistry | None) -> MetricWrapperBase:
+    if settings.buckets:
+        return Histogram(settings.metric, text, list(settings.labels), registry=registry, buckets=settings.buckets)
+    return Counter(settings.metric, text, list(settings.labels), registry=registry)
 
 
 class Count(Action):
@@ -108,13 +121,19 @@ class Count(Action):
     @classmethod
     def complaints(cls, settings: Any) -> Iterator[Complaint]:
         try:
-            Counter(settings.metric, "checked", list(settings.labels), registry=None)
+            _made(settings, "checked", None)
         except ValueError as problem:
             yield "metric", f"Prometheus does not take it: {problem}"
+        if settings.metric.startswith(OWN):
+            yield "metric", f"names that begin with {OWN} are those of Holdfast itself; use another one"
         if settings.buckets and not settings.value:
             yield "buckets", 'a histogram needs the field whose values it counts; give value = "seconds"'
         if settings.buckets != sorted(set(settings.buckets)):
             yield "buckets", "buckets are numbers that grow"
+
+    @classmethod
+    def shares(cls, settings: Any) -> tuple[str, object] | None:
+        return f"metric {settings.metric!r}", shape_of(settings)
 
     def open(self) -> None:
         self._shown()
@@ -123,8 +142,6 @@ class Count(Action):
         counters = self._shown()
         for alert in alerts:
             metric = counters.metric(self.settings, alert.rule)
-            if tuple(self.settings.labels) != metric._labelnames:
-                raise ActionRefused(f"metric {self.settings.metric!r} has other labels in another rule; use the same ones")
             values = tuple(self._label(text, alert) for text in self.settings.labels.values())
             series: Any = metric.labels(*counters.labels(self.settings.metric, values)) if values else metric
             if self.settings.buckets:

@@ -36,7 +36,8 @@ SOCKETS = {"syslog": "/dev/log", "journald": "/run/systemd/journal/socket"}
 SEVERITY = {"info": 6, "warning": 4, "error": 3, "critical": 2}
 FACILITY_DAEMON = 3
 BLOCK_BYTES = 1 << 16
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
+# All that some reader takes for the end of a line, and what a terminal would obey.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 class Log(Action):

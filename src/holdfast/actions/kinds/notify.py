@@ -27,6 +27,7 @@ TITLE = "[{severity}] {summary}"
 BODY = "{reason}\nkeys: {keys|none}\nevents: {count}, not told before: {suppressed}\nat: {at}\nalert: {id}"
 # Alerts of which the addresses that were told are remembered.
 REMEMBERED_MAX = 1_000
+SAID_LENGTH_MAX = 800
 MISSING = "notify needs a package that is not installed; install it: pip install 'holdfast[actions]'"
 
 
@@ -50,6 +51,7 @@ class Notify(Action):
         except ImportError:
             yield "", MISSING
             return
+        _keep_to_ourselves()
         if not settings.to:
             yield "to", "there is nobody to notify; give an address"
         for number, url in enumerate(settings.to):
@@ -71,6 +73,7 @@ class Notify(Action):
     def _notify(self, number: int, url: str, alert: Alert) -> None:
         import apprise
 
+        _keep_to_ourselves()
         asset = apprise.AppriseAsset(secure_logging=True, async_mode=False, app_id="holdfast")
         service = apprise.Apprise(asset=asset)
         service.add(url)
@@ -80,11 +83,17 @@ class Notify(Action):
                 title=self.filled("title", alert), body=self.filled("body", alert), notify_type=kinds.get(alert.severity, "info")
             )
         if not is_done:
-            raise ActionFailed(f"address {number + 1} was not notified: {said.text or 'apprise does not say why'}")
+            why = self.surroundings.secrets.redact(said.text)[:SAID_LENGTH_MAX] or "apprise does not say why"
+            raise ActionFailed(f"address {number + 1} was not notified: {why}")
 
     def describe(self, alert: Alert) -> str:
         named = ", ".join(url.partition("://")[0] for url in self.settings.to)
         return f"notify {named}: {self.filled('title', alert)}\n{self.filled('body', alert)}"
+
+
+def _keep_to_ourselves() -> None:
+    """Let no line of apprise reach a log: they show addresses with what must not be told."""
+    logging.getLogger("apprise").propagate = False
 
 
 class _Said(logging.Handler):
@@ -98,7 +107,7 @@ class _Said(logging.Handler):
 
     @property
     def text(self) -> str:
-        return " ".join(self._lines[-4:])[:800]
+        return " ".join(self._lines[-4:])
 
     def emit(self, record: logging.LogRecord) -> None:
         is_said = record.levelno >= logging.WARNING or "xception" in record.getMessage()
@@ -109,7 +118,6 @@ class _Said(logging.Handler):
         self._log.addHandler(self)
         if self._log.level == logging.NOTSET or self._log.level > logging.DEBUG:
             self._log.setLevel(logging.DEBUG)
-            self._log.propagate = False  # its own lines may hold what must not be told
         return self
 
     def __exit__(self, *exc: object) -> None:

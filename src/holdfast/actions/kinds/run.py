@@ -26,10 +26,15 @@ from holdfast.actions.alert import Alert
 from holdfast.actions.errors import ActionFailed
 from holdfast.actions.kinds import run_guard
 from holdfast.actions.kinds.action import Action, Complaint
+from holdfast.actions.machines.template import BadTemplate, Template
 from holdfast.destination.settings import duration_ms
 from holdfast.errors import HoldfastError
 
-OUTPUT_BYTES_MAX = 2_000
+# What is read of its errors, and what of that is told.
+OUTPUT_BYTES_MAX = 64 << 10
+SAID_LENGTH_MAX = 400
+# Programs that run a text as a program, when it follows this option.
+SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh", "fish")
 # The guard ends the group itself; if it does not, it is killed after this.
 GUARD_GRACE_S = 5.0
 
@@ -50,6 +55,14 @@ class Run(Action):
             yield "command", 'there is no command; write it like ["/usr/bin/program", "argument"]'
         elif "{" in settings.command[0]:
             yield "command", "the program itself is no template: an event must not choose what is run"
+        elif _runs_text_of_events(settings.command):
+            yield (
+                "command",
+                (
+                    "a shell would run what an event has in it; give fields as arguments: "
+                    '["sh", "-c", "echo \\"$1\\"", "sh", "{host}"]'
+                ),
+            )
         try:
             if not duration_ms(settings.timeout, "timeout"):
                 yield "timeout", "a command needs a time limit; give one like 30s"
@@ -86,7 +99,8 @@ class Run(Action):
             finally:
                 _kill_group(process)
             errors.seek(max(0, errors.seek(0, os.SEEK_END) - OUTPUT_BYTES_MAX))
-            said = " ".join(errors.read().decode(errors="replace").split())[-400:]
+            said = self.surroundings.secrets.redact(errors.read().decode(errors="replace"))
+            said = " ".join(said.split())[-SAID_LENGTH_MAX:]
         program = self.settings.command[0]
         if code == run_guard.TIMED_OUT:
             raise ActionFailed(f"{program} ran for more than {timeout_s:g} s and was killed")
@@ -95,6 +109,25 @@ class Run(Action):
 
     def describe(self, alert: Alert) -> str:
         return f"run {self._command(alert)!r} with the alert on its standard input"
+
+
+def _runs_text_of_events(command: list[str]) -> bool:
+    """Whether a shell is given a program that has fields of events in it."""
+    if os.path.basename(command[0]) not in SHELLS:
+        return False
+    place = next((place for place, word in enumerate(command) if _is_option(word, "c")), len(command))
+    return any(_has_fields(word) for word in command[place + 1 : place + 2])
+
+
+def _is_option(word: str, letter: str) -> bool:
+    return word.startswith("-") and not word.startswith("--") and word.endswith(letter)
+
+
+def _has_fields(word: str) -> bool:
+    try:
+        return bool(Template(word).names)
+    except BadTemplate:
+        return False  # it is refused for that
 
 
 def _code_text(code: int) -> str:

@@ -88,7 +88,7 @@ class Absence(Condition, frozen=True):
     is_timed = True
 
     def event(self, state: State | None, event: Seen, at_us: int, group: str) -> tuple[State | None, list[Fired]]:
-        return [at_us, False, group], []
+        return [_newest(state, at_us), False, group], []
 
     def due_us(self, state: State) -> int | None:
         return None if state[1] else state[0] + self.after_us
@@ -124,11 +124,16 @@ class Silence(Condition, frozen=True):
     def event(self, state: State | None, event: Seen, at_us: int, group: str) -> tuple[State | None, list[Fired]]:
         is_first = state is None
         if state is not None and at_us - state[0] < self.after_us:
-            return [at_us], []
+            return [_newest(state, at_us)], []
         return [at_us], [Fired(at_us, "the first event" if is_first else f"the first event in {seconds_text(self.after_us)}")]
 
     def progress(self, state: State | None, at_us: int) -> str:
         return f"an event came less than {seconds_text(self.after_us)} ago"
+
+
+def _newest(state: State | None, at_us: int) -> int:
+    """The time of the newest event; one that was overtaken by others of a higher priority is older."""
+    return at_us if state is None else max(state[0], at_us)
 
 
 def seconds_text(time_us: int) -> str:

@@ -17,8 +17,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-# Keys that an alert lists; it counts all.
+# Keys that an alert lists, and how large they may be as JSON, so that it fits an event; it counts all.
 KEYS_MAX = 1_000
+KEYS_BYTES_MAX = 128 << 10
+
+_encode = msgspec.json.Encoder().encode
 
 # (time) -> when the quiet hours end in which it lies; None if it lies in none.
 QuietUntil = Callable[[int], int | None]
@@ -86,7 +89,7 @@ class Gathering(NamedTuple):
         found.count += max(count, 1)
         found.hops = max(found.hops, hops)
         found.reason = reason
-        if key and key not in found.keys and len(found.keys) < KEYS_MAX:
+        if key and key not in found.keys and _fits(found.keys, key):
             found.keys = [*found.keys, key]
         if example is not None:
             found.examples = [*found.examples, example][-self.examples_max :]
@@ -106,9 +109,14 @@ class Gathering(NamedTuple):
             at_us, found.position, found.keys, found.count, found.suppressed, found.hops, found.reason, found.examples
         )  # fmt: skip
         found.suppressed = 0
-        found.cooled_us = at_us + self.cooldown_us
+        # Without a cooldown nothing is suppressed, nor an older event that others of a higher priority have overtaken.
+        found.cooled_us = at_us + self.cooldown_us if self.cooldown_us else 0
         _empty(found)
         return made
+
+
+def _fits(keys: list[str], key: str) -> bool:
+    return len(keys) < KEYS_MAX and len(_encode((*keys, key))) <= KEYS_BYTES_MAX
 
 
 def _empty(found: Gathered) -> None:

@@ -94,7 +94,7 @@ def within(value: Any, path: str) -> Any:
     for step in path.split("."):
         if isinstance(value, Mapping):
             value = value.get(step)
-        elif isinstance(value, list) and step.isdigit() and int(step) < len(value):
+        elif isinstance(value, list) and step.isdecimal() and len(step) < 10 and int(step) < len(value):
             value = value[int(step)]
         else:
             return None

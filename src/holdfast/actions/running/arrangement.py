@@ -19,7 +19,7 @@ from holdfast.actions.machines.sharing import Source, Table
 from holdfast.actions.names import OWNER, Names
 from holdfast.actions.rule import CheckedRule
 from holdfast.actions.running.event_view import accepted_us
-from holdfast.actions.running.record_queue import RecordQueue
+from holdfast.actions.running.record_queue import RecordQueue, read
 from holdfast.actions.running.source_reader import ReadRule, SourceReader, waiting_in
 from holdfast.client.client import Client
 from holdfast.client.receiving.received_event import ReceivedEvent
@@ -32,15 +32,18 @@ _encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder(Table).decode
 # How long an old source may be silent before it is asked whether it is empty.
 SILENT_S = 0.05
+# After so many silences in a row it is told what the change of rules waits for.
+SILENT_MAX = 40
 # Events past the boundary that are held at most while those before it are looked for.
 LATER_MAX = 2_000
 
 
 class Kept(NamedTuple):
-    """The table that counts, and when it was accepted: the boundary of a moving one."""
+    """The table that counts, when it was accepted, and its position: the boundary of a moving one."""
 
     table: Table
     at_us: int
+    position: int
 
 
 class Arrangement:
@@ -70,21 +73,32 @@ class Arrangement:
             kept = await self._finish(await self._write(moving), rules)
         elif self._queue.is_worn:
             await self._write(kept.table)
+        await self._sweep(kept.table)
         return kept.table
+
+    async def _sweep(self, table: Table) -> None:
+        """Delete subscriptions that were made for rules which were never taken: nobody would ever read what they gather."""
+        known = {self._names.subscription(source) for source in table.sources}
+        for row in await self._client.subscriptions():
+            if self._names.is_subscription(row["name"]) and row["name"] not in known:
+                pattern = row.get("pattern")
+                topic, regex = (None, pattern) if row.get("match") == "regex" else (pattern or row.get("topic"), None)
+                await self._client.delete_subscription(topic, row["name"], regex=regex, force=True, missing_ok=True)
+                log.info("subscription %s was deleted: it was made for rules that were not taken", row["name"])
 
     def _queues(self, rule: CheckedRule) -> list[str]:
         state = [self._names.state(rule.name)] if rule.terms.keeps_state else []
         return [*state, *(self._names.action(rule.name, action.name) for action in rule.actions)]
 
     def _newest(self) -> Kept:
-        found = [Kept(decode(bytes(event.body)), accepted_us(event)) for event in self._queue.held]
-        return max(found, key=lambda kept: kept.table.version, default=Kept(Table(), 0))
+        found = [Kept(read(decode, event), accepted_us(event), event.position) for event in self._queue.held]
+        return max(found, key=lambda kept: kept.table.version, default=Kept(Table(), 0, 0))
 
     async def _write(self, table: Table) -> Kept:
         async with self._client.transaction() as transaction:
             await self._queue.put(transaction, _encode(table), is_whole=True)
         event = await self._queue.newest()
-        return Kept(table, accepted_us(event))
+        return Kept(table, accepted_us(event), event.position)
 
     async def _make(self, source: Source) -> None:
         """Make the subscription of a source; one that is there is left as it is."""
@@ -100,9 +114,9 @@ class Arrangement:
 
     async def _finish(self, moving: Kept, rules: Mapping[str, CheckedRule]) -> Kept:
         """Carry out a move up to its end."""
-        table, boundary_us = moving
+        table, boundary_us, _ = moving
         for name in sorted({placed.before for placed in table.rules.values() if placed.before}):
-            await self._read_to_the_boundary(table.sources[name], table, boundary_us, rules)
+            await self._read_to_the_boundary(table.sources[name], moving, rules)
         for name in table.retired:
             await self._delete(table.sources[name])
         for queue in table.removed:
@@ -112,34 +126,45 @@ class Arrangement:
                 log.info("queue %s was deleted with its rule or action", queue)
         return await self._write(sharing.settled(table, boundary_us))
 
-    async def _read_to_the_boundary(
-        self, source: Source, table: Table, boundary_us: int, rules: Mapping[str, CheckedRule]
-    ) -> None:
-        """Let rules that leave a source, and those that stay, count what was accepted before the boundary."""
+    async def _read_to_the_boundary(self, source: Source, moving: Kept, rules: Mapping[str, CheckedRule]) -> None:
+        """Let rules that leave a source, and those that stay, count what was accepted before the boundary.
+
+        Events past the boundary are left to those who read the source next. But events of a high priority overtake others: when
+        many of them have come, or hold up those before the boundary, they are counted here, by the rules that stay.
+        """
         if source.match == "queue" or await waiting_in(self._client, self._names, source) is None:
             return  # a queue that is left keeps its events; a subscription that is gone was read before
         own = [
-            ReadRule(rules[name], placed, boundary_us, is_leaving=placed.before == source.id)
-            for name, placed in table.rules.items()
+            ReadRule(rules[name], placed, moving.at_us, is_leaving=placed.before == source.id)
+            for name, placed in moving.table.rules.items()
             if name in rules and source.id in (placed.before, placed.source)
         ]
         reader = SourceReader(self._client, self._names, source, own)
         await reader.open()
+        patience = _Patience(source)
         try:
             later: list[ReceivedEvent] = []
-            while len(later) < LATER_MAX:
-                try:
-                    events = await reader.take(SILENT_S)
-                except TimedOut:
-                    if len(later) >= (await waiting_in(self._client, self._names, source) or 0):
-                        break
-                    continue
-                later += [event for event in events if accepted_us(event) >= boundary_us]
-                before = [event for event in events if accepted_us(event) < boundary_us]
+            while left := await self._left_before(source, moving.position):
+                events = await _taken(reader)
+                patience.note(left if not events else 0)
+                before = [event for event in events if accepted_us(event) < moving.at_us]
+                later += [event for event in events if accepted_us(event) >= moving.at_us]
+                if len(later) >= LATER_MAX or not events:
+                    before, later = before + later, []
                 if before:
                     await reader.process(before)
         finally:
             await reader.close()
+
+    async def _left_before(self, source: Source, position: int) -> int:
+        """How many events before this position the rules have not counted yet, through this source."""
+        found = await self._client.outcomes(
+            source.pattern,
+            [(1, position - 1)],
+            subscription=self._names.subscription(source.id),
+            match=source.match,  # type: ignore[arg-type]
+        )
+        return found.waiting.count
 
     async def _forget(self, queue: str) -> None:
         """Confirm the state of a rule that is gone: it is nothing for the dead events. Alerts that nobody did are."""
@@ -158,3 +183,29 @@ class Arrangement:
         except NoSuchSubscription:
             return
         log.info("subscription %s was deleted: no rule reads from it any more", named)
+
+
+async def _taken(reader: SourceReader) -> list[ReceivedEvent]:
+    """What comes from a source; nothing after a short silence."""
+    try:
+        return await reader.take(SILENT_S)
+    except TimedOut:
+        return []
+
+
+class _Patience:
+    """Says that a change of rules waits for events that do not come: they are delayed, and not due yet."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._silent = 0
+
+    def note(self, left: int) -> None:
+        """`left`: events that are waited for and did not come; 0 when some came."""
+        self._silent = self._silent + 1 if left else 0
+        if self._silent == SILENT_MAX:
+            log.warning(
+                "the new rules wait for %d events of %s that are delayed: they were sent before the rules were changed, and are "
+                "counted when they are due",
+                left, self._source.pattern,
+            )  # fmt: skip

@@ -5,17 +5,29 @@ before the commit the old value is there, after it the new one, and never both o
 
 A record that was handed to many programs, one after the other, is written anew: the server takes events that come back again
 and again for ones that kill their recipients, and makes them wait.
+
+An event that somebody else has sent to the queue is rejected. A record that is ours and cannot be read is a reason to stop: what
+it holds would be lost.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
 
 from holdfast.client.client import Client
 from holdfast.client.client_session import SessionMethods
-from holdfast.client.receiving.received_event import ReceivedEvent
+from holdfast.client.receiving.received_event import Received, ReceivedEvent
 from holdfast.client.transaction import Transaction
-from holdfast.errors import TimedOut
+from holdfast.errors import Damaged, TimedOut
+
+log = logging.getLogger("holdfast.actions")
+
+Value = TypeVar("Value")
 
 # More records than ever wait, so that all can be held.
 CREDIT = 1_024
@@ -63,11 +75,30 @@ class RecordQueue:
     async def _take(self, timeout: float) -> None:
         """Hold what is here; wait for the first so long."""
         try:
-            self.held.append(await self._incoming.next(timeout))
+            self._hold(await self._incoming.next(timeout))
             while True:
-                self.held.append(await self._incoming.next(0))
+                self._hold(await self._incoming.next(0))
         except TimedOut:
             return
 
+    def _hold(self, event: ReceivedEvent) -> None:
+        if not self._type or event.type == self._type:
+            self.held.append(event)
+            return
+        log.warning("an event of type %r in queue %s is no record, and goes to the dead events", event.type, self.name)
+        event.reject(f"it is no record of rules, which have the type {self._type}")
+
     async def close(self) -> None:
         await self._incoming.close()
+
+
+def read(decode: Callable[[bytes], Value], event: Received) -> Value:
+    """The value of a record. Damaged if it cannot be read."""
+    try:
+        return decode(bytes(event.body))
+    except msgspec.MsgspecError as problem:
+        raise Damaged(
+            f"a record in {event.destination!r}, position {event.position}, cannot be read ({problem}); use the version of "
+            "Holdfast that wrote it, or empty the queue: the rules then begin anew",
+            destination=event.destination,
+        ) from problem

@@ -25,7 +25,7 @@ from holdfast.actions.names import Names
 from holdfast.actions.rule import CheckedRule
 from holdfast.actions.running.event_view import Matcher, accepted_us, seen_of
 from holdfast.actions.running.finishing import finish_first
-from holdfast.actions.running.record_queue import RecordQueue
+from holdfast.actions.running.record_queue import RecordQueue, read
 from holdfast.client.client import Client
 from holdfast.client.client_session import ClientSession
 from holdfast.client.receiving.incoming import Incoming
@@ -56,7 +56,7 @@ class ReadRule:
         if not self.rule.terms.keeps_state:
             return
         self.queue = RecordQueue(session, name, STATE_TYPE)
-        records = [state_log.decode(bytes(event.body)) for event in await self.queue.open(client)]
+        records = [read(state_log.decode, event) for event in await self.queue.open(client)]
         self.log = StateLog(self.rule.condition, records)
         since_us = self.log.since_us or self.placed.since_us or self.boundary_us
         self.machine = RuleMachine(self.rule.terms, since_us, self.log.kept())

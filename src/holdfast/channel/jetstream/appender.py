@@ -106,6 +106,7 @@ class Appender:
         )
         self._turn = asyncio.Event()  # there may be something to publish
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0  # kept here: a timer of uvloop whose time has passed already does not tell it
         self._publisher: asyncio.Task[None] | None = None
         self._reconnect_task: asyncio.Task[None] | None = None
         self._idle: asyncio.Future[None] | None = None  # done when everything is answered
@@ -243,11 +244,11 @@ class Appender:
 
     def _watch_time(self) -> None:
         at = self._window.wake_at()
-        if at is None or (self._timer is not None and self._timer.when() <= at):
+        if at is None or (self._timer is not None and self._timer_at <= at):
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at(at, self._on_time)
+        self._timer, self._timer_at = self._loop.call_at(at, self._on_time), at
 
     def _on_time(self) -> None:
         self._timer = None

@@ -1,4 +1,5 @@
-"""Children of a server: programs that `holdfast serve` starts beside itself, as `--actions` and `--relay` say.
+"""Children: programs that `holdfast serve` starts beside itself, as `--actions` and `--relay` say, and those of a cluster that
+`holdfast cluster up` runs.
 
     starts it ─▶ it ends by itself ─▶ started again after 0.5 s, 1 s, 2 s … 30 s; from the beginning if it lived for a minute
     the server stops ─▶ SIGTERM ─▶ after a while SIGKILL
@@ -18,6 +19,8 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, MutableSequence, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 log = logging.getLogger("holdfast.children")
@@ -34,8 +37,10 @@ GRACE_S = 15.0
 class ChildProgram:
     """One child. `shown` is its row in the status of the server."""
 
-    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path | None = None) -> None:
+        """With a `log`, it writes there, and is in a session of its own: Ctrl-C does not reach it."""
         self.name = name
+        self._log = log
         self._command = list(command)
         self._environment = dict(environment)
         self._process: asyncio.subprocess.Process | None = None
@@ -60,12 +65,7 @@ class ChildProgram:
     async def _live(self) -> str:
         """One life of it: how it ended."""
         try:
-            process = self._process = await asyncio.create_subprocess_exec(
-                *self._command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=sys.stderr.fileno(),
-                env={**self._environment, PARENT: str(os.getpid())},
-            )
+            process = self._process = await self._begin()
         except OSError as problem:
             return f"it cannot be started: {problem.strerror}"
         log.info("%s runs as process %d", self.name, process.pid)
@@ -73,6 +73,14 @@ class ChildProgram:
         code = await process.wait()
         self._process = None
         return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+    async def _begin(self) -> asyncio.subprocess.Process:
+        environment = {**self._environment, PARENT: str(os.getpid())}
+        start = partial(asyncio.create_subprocess_exec, *self._command, stdin=asyncio.subprocess.DEVNULL, env=environment)
+        if self._log is None:
+            return await start(stdout=sys.stderr.fileno())
+        with self._log.open("ab") as log:
+            return await start(stdout=log, stderr=log, start_new_session=True)
 
     async def close(self) -> None:
         """Stop it, and wait until it is gone."""
@@ -112,6 +120,12 @@ class Children:
 def holdfast_command(*arguments: str) -> list[str]:
     """A command of Holdfast, run by the same Python."""
     return [sys.executable, "-m", "holdfast", *arguments]
+
+
+def guarded_command(program: str, *arguments: str) -> list[str]:
+    """A command of a program that knows nothing of Holdfast, which dies with its parent all the same."""
+    begin = f"import os, sys; from {__name__} import die_with_parent; die_with_parent(); os.execv(sys.argv[1], sys.argv[1:])"
+    return [sys.executable, "-c", begin, program, *arguments]
 
 
 def environment_of(url: str) -> dict[str, str]:

@@ -36,6 +36,8 @@ TIMEOUT_S = 30.0
 ANSWER_S = 3.0
 # Sessions beside the client's own. A server takes more, so that short-lived ones find room too.
 SESSIONS_MAX = 255
+# How long a session waits for its message manager, on a link that lives: for ever.
+RESUME_S_MAX = 365 * 86_400.0
 # The largest number that a frame has room for.
 NUMBER_MAX = (1 << 16) - 1
 
@@ -77,7 +79,7 @@ class Connection:
 
     @property
     def channels(self) -> Sequence[str]:
-        """Those of the server's message managers, the one at home first; none where there is one alone."""
+        """Those of the server's message managers; none where there is one alone."""
         return self._keeper.channels
 
     @property
@@ -148,7 +150,7 @@ class Connection:
         """Add a session over the same link, in the place of the one to `resume`, by its ids in each channel. It is ready when the
         server has opened it: wait for that."""
         self.check_open()
-        if len(self.sessions) > SESSIONS_MAX:
+        if sum(not each.is_lane for each in self.sessions) > SESSIONS_MAX:
             raise Refused(f"{SESSIONS_MAX} sessions are open on this client's link; close some, or connect another client")
         former = dict(resume or {})
         made = Session(self, name, self.session.source, confirm, is_resumable, None, channel or next(iter(former), ""))
@@ -174,9 +176,9 @@ class Connection:
             self.free_number(session.number)
             session.fail(error)
 
-    def resume_others(self) -> None:
-        """Resume all sessions but the client's own, on a new link."""
-        for session in self.sessions[1:]:
+    def resume_others(self, *, with_own: bool = False) -> None:
+        """Resume all sessions but the client's own on a new link; `with_own`: that one too."""
+        for session in self.sessions[0 if with_own else 1 :]:
             self.spawn(self._resume(session))
 
     def forget_sessions(self) -> None:
@@ -193,10 +195,11 @@ class Connection:
         self.spawn(self._resume(session))
 
     async def _resume(self, session: Session) -> None:
-        """Resume one beside the others. A lost link ends it for all; a refusal ends this session alone."""
+        """Resume one beside the others. A lost link ends it for all; a refusal ends this session alone. Where there are several
+        message managers, one that is away holds up its own sessions, and not the link."""
         link = self._keeper.link
         try:
-            await session.resume(self._keeper.window, self.deadline(self.timeout))
+            await session.resume(self._keeper.window, self.deadline(RESUME_S_MAX if self.channels else self.timeout))
         except LinkLost as problem:
             if link is not None and link is self._keeper.link:
                 self._keeper.give_up(problem)
@@ -231,8 +234,8 @@ class Connection:
             await self._end(Closed("the client was closed by this program; connect again to go on"))
 
     def closing_timeout(self, session: Session) -> float:
-        """How long closing may wait for the server: without a link, not at all."""
-        return min(self.timeout, 5.0) if session.is_ready else 0
+        """How long closing may wait for the server: without a link, not at all. A lane may just be opened."""
+        return min(self.timeout, 5.0) if session.is_ready or (session.is_lane and self.has_link) else 0
 
     async def _end(self, error: HoldfastError) -> None:
         self._closed = error

@@ -48,15 +48,18 @@ class Lanes:
         if destination in self._places and destination not in self._asking:
             return self.lane(self._places[destination])
         turns = self._asking.setdefault(destination, _Turns())
-        async with turns:  # one asks, and all go on in the order in which they came
-            channel = self._places.get(destination) or await self._ask(destination, is_used)
-        if not turns.count:
-            self._asking.pop(destination, None)
+        try:
+            async with turns:  # one asks, and all go on in the order in which they came
+                channel = self._places.get(destination) or await self._ask(destination, is_used)
+        finally:
+            if not turns.count:
+                self._asking.pop(destination, None)
         return self.lane(channel)
 
     async def _ask(self, destination: str, is_used: bool) -> str:
-        home, asked = self._home, {"name": destination, "is_used": is_used}
-        answer = await home.ask_again(lambda token: Manage(token, "locate", asked), home.connection.timeout)
+        asked = {"name": destination, "is_used": is_used}
+        asker = next((each for each in self.open if each.is_ready), self._home)  # the client manager answers, in any of them
+        answer = await asker.ask_again(lambda token: Manage(token, "locate", asked), asker.connection.timeout)
         if answer["is_placed"]:
             self._places[destination] = answer["channel"]
             if len(self._places) > KNOWN_MAX:

@@ -13,11 +13,11 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from holdfast.client.link.dialer import Dialer
+from holdfast.client.link.dialer import Dialer, nearer
 from holdfast.errors import Damaged, HoldfastError, LinkLost, LoginFailed, ProtocolError, Refused, TooLarge, Unreachable, by_code
 from holdfast.event.incarnation import is_restored
 from holdfast.wire.conversation import Conversation, Role, State, farewell
-from holdfast.wire.frame import FRAME_BYTES_MAX, Goodbye, Hello, Message, Ping, Pong, Welcome
+from holdfast.wire.frame import FRAME_BYTES_MAX, Frame, Goodbye, Hello, Message, Ping, Pong, Welcome
 from holdfast.wire.link import Link
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ class LinkKeeper:
         self._answer_s = connection.timeout
         self._answering: asyncio.Timeout | None = None
         self._was_ready = False
+        self._may_be_near = True  # the server's local socket is tried
         self._tick: asyncio.TimerHandle | None = None
         self._link_timer: asyncio.TimerHandle | None = None
 
@@ -131,6 +132,38 @@ class LinkKeeper:
         link = await self._dialer.dial(self._answer_s)
         if self._answering is not None and self._greeting.password:
             self._answering.reschedule(deadline)
+        welcome = await self._greet(link, deadline)
+        if self._may_be_near and (near := await nearer(link, welcome)) is not None:
+            self._leave(link)
+            self._may_be_near = False  # if this fails, the next link is made without it
+            link, welcome = near, await self._greet(near, deadline)
+            self._may_be_near = True
+        if welcome.frame_bytes_max < FRAME_BYTES_MAX:
+            raise ProtocolError(
+                f"the server takes frames of {welcome.frame_bytes_max} bytes; this client needs {FRAME_BYTES_MAX}"
+            )
+        self.window = welcome.window
+        self.channels = tuple(welcome.channels)
+        self._compare(welcome)
+        self._warn_of_no_users(welcome)
+        # Of several message managers none is needed for a link: the client's own session is resumed beside the others.
+        is_beside = bool(self.channels) and self._was_ready
+        self._connection.resume_others(with_own=is_beside)
+        if not is_beside:
+            await self._connection.session.resume(welcome.window, deadline)
+        if self._was_ready:
+            log.info("linked again to %s (%s)", welcome.node, link.peer)
+        self._linked()
+
+    def _leave(self, link: Link) -> None:
+        """End a link over which nothing but the greeting was said."""
+        link.lost = lambda error: None
+        link.received = lambda frame: None
+        link.send(Frame(0, farewell(None)))
+        link.close()
+
+    async def _greet(self, link: Link, deadline: float) -> Welcome:
+        """Use this link, and be welcomed."""
         self._lost = self._loop.create_future()
         self._welcomed = self._loop.create_future()
         self.conversation = Conversation(Role.CLIENT)
@@ -141,22 +174,9 @@ class LinkKeeper:
         self._connection.say(0, self._greeting)
         try:
             async with asyncio.timeout_at(deadline):
-                welcome = await self._welcomed
+                return await self._welcomed
         except TimeoutError as problem:
             raise Unreachable(f"{link.peer} did not answer the greeting in time; is it a Holdfast server?") from problem
-        if welcome.frame_bytes_max < FRAME_BYTES_MAX:
-            raise ProtocolError(
-                f"the server takes frames of {welcome.frame_bytes_max} bytes; this client needs {FRAME_BYTES_MAX}"
-            )
-        self.window = welcome.window
-        self.channels = tuple(welcome.channels)
-        self._compare(welcome)
-        self._warn_of_no_users(welcome)
-        self._connection.resume_others()
-        await self._connection.session.resume(welcome.window, deadline)
-        if self._was_ready:
-            log.info("linked again to %s (%s)", welcome.node, link.peer)
-        self._linked()
 
     def _compare(self, welcome: Welcome) -> None:
         """Begin all sessions anew where the channel is another one than before: its numbers, and theirs, mean other events."""

@@ -68,6 +68,7 @@ class Session(Questions):
         `lane_of`: the session that it is a lane of, in this channel."""
         super().__init__(connection, source)
         self.channel = self._channel_asked = channel
+        self.is_lane = lane_of is not None
         # One session in each channel, where there are several.
         self.lanes: Lanes | None = None if lane_of is None else lane_of.lanes
         self.former: dict[str, str] = {}  # by channel: ids of a session before it, whose place its lanes take

@@ -1,5 +1,8 @@
 """Dialers make links: to a server over TCP, with TLS or without, or to a node in this process.
 
+A server on the same machine is reached over its local socket, once it has told its name over TCP: see `nearer`. Nothing may be
+between the two, and no login: it would be asked for twice.
+
 A password is never sent over a link that others could read, unless the URL allows it. An embedded node is opened and closed with
 its client; `open` says what is wrong with its folder.
 """
@@ -12,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from holdfast.client.url import FileUrl, MemoryUrl, ServerUrl, Url
 from holdfast.errors import BadUrl
+from holdfast.wire.frame import Welcome
 from holdfast.wire.link import Link
 
 if TYPE_CHECKING:
@@ -119,3 +123,13 @@ class EmbeddedDialer:
 
 def dialer_for(url: Url) -> Dialer:
     return ServerDialer(url) if isinstance(url, ServerUrl) else EmbeddedDialer(url)
+
+
+async def nearer(link: Link, welcome: Welcome) -> Link | None:
+    """Make a link to the server that has welcomed us over this one, over its local socket; None if it is on another machine."""
+    own = getattr(link, "address", "")  # links within a process have none
+    if not (welcome.local and own and own == welcome.heard_from):
+        return None
+    from holdfast.wire import tcp
+
+    return await tcp.dial_local(welcome.local)

@@ -33,6 +33,9 @@ class Waiters(list[asyncio.Future[None]]):
         future = asyncio.get_running_loop().create_future()
         self.append(future)
         try:
+            if deadline is None:
+                await future
+                return
             async with asyncio.timeout_at(deadline):
                 await future
         except BaseException:

@@ -102,6 +102,11 @@ class Reading:
         """The incarnation of the server's channel: places of another one name other events. "" if the server does not tell."""
         return (self._found or self._opened()).incarnation
 
+    @property
+    def channel(self) -> str:
+        """The channel in which it reads, once it has asked or owned; "" where there is one alone."""
+        return (self._found or self._opened()).channel if self._opened().lanes is not None else ""
+
     def owner(self) -> Ownership:
         """Own the subscription inside `async with reading.owner(): …`. It is created if it does not exist.
 

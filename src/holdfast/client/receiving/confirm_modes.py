@@ -73,6 +73,7 @@ class EventMode:
         self._credit = credit
         self._until_one_is_here = until_one_is_here
         self.timeout = checks.event_timeout(timeout)
+        self.at_once: Callable[[ReceivedBatch], None] | None = None  # see `Incoming.take_at_once`
 
     # --- handing out -------------------------------------------------------------------------------------------------
 
@@ -100,11 +101,16 @@ class EventMode:
         """At least one event, and with it more of its slice: the slice, and the indices in it. `is_whole`: the program is handed
         all of them now."""
         await self._until_one_is_here(self.timeout if timeout is None else checks.event_timeout(timeout))
-        if not is_whole:
-            return self._buffer.take_run()
+        return self._run_here() if is_whole else self._buffer.take_run()
+
+    def _run_here(self) -> tuple[ReceivedSlice, range]:
         received, taken = self._buffer.take_batch()
         self._credit.hand(taken.stop)
         return received, taken
+
+    def batch_here(self) -> ReceivedBatch:
+        """The batch that `step` of the buffer found."""
+        return ReceivedBatch(*self._run_here())
 
     async def next_batch(self, timeout: float | None = None) -> ReceivedBatch:
         """At least one event, and with it the rest of its slice."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from holdfast.client import checks
 from holdfast.client.receiving.attachment.attachment import ranges_of
@@ -37,11 +37,15 @@ if TYPE_CHECKING:
 Positions = Ranges | Iterable[tuple[int, int]]
 
 
+class MakeReceiver(Protocol):
+    def __call__(self, session: Session, of: int = 1, /) -> Receiver: ...
+
+
 class Incoming:
     """Events as they come in: `async with destination.receive() as incoming: async for event in incoming: …`."""
 
-    def __init__(self, session: Session, make: Callable[[Session], Receiver], key: str) -> None:
-        """`make` makes a receiver in a session; `key`: the destination, or the pattern as in keys."""
+    def __init__(self, session: Session, make: MakeReceiver, key: str) -> None:
+        """`make` makes a receiver in a session, one of so many; `key`: the destination, or the pattern as in keys."""
         self._receiver = make(session)  # or the first of several
         self._every = [self._receiver]  # one in each channel, where its destination is everywhere
         self._merged: MergedReceivers | None = None
@@ -100,7 +104,8 @@ class Incoming:
     async def _locate(self, lanes: Lanes) -> None:
         """Receive in the channel of the destination, or in every channel."""
         where = lanes.everywhere() if is_everywhere(self._key) else [await lanes.at(self._key)]
-        self._every = [self._receiver if each is self._session else self._make(each) for each in where]
+        if len(where) > 1 or where[0] is not self._session:
+            self._every = [self._make(each, len(where)) for each in where]
         self._receiver = self._every[0]
         if len(self._every) > 1:
             self._merged = MergedReceivers(self._every)
@@ -161,6 +166,16 @@ class Incoming:
                 return
             yield batch
 
+    def take_at_once(self, take: Callable[[ReceivedBatch], None]) -> None:
+        """Have batches handed to `take` within the turn of the loop in which they come, while a task waits in `batches()`.
+
+        The task is handed the others: what comes while it does not wait, and what was delivered before. `take` must not raise.
+        Only in confirm mode "event".
+        """
+        check_unopened(self._receiver)
+        for each in self._every:
+            each.mode.at_once = take
+
     async def encoded(self) -> AsyncIterator[EncodedBatch]:
         """The batches as they came, unopened: `async for batch in incoming.encoded()`. For programs that pass them on.
 
@@ -216,9 +231,9 @@ class Incoming:
 
 
 def check_unopened(receiver: Receiver) -> None:
-    """BadSetting for a receiver that does not hand out unopened batches."""
+    """BadSetting for a receiver whose mode confirms by itself: it does not hand out batches unopened, or at once."""
     if receiver.mode.name != "event":
         raise BadSetting(
-            f"unopened batches are confirmed by the program, not in mode {receiver.mode.name!r}; receive with confirm='event'",
+            f"such batches are confirmed by the program, not in mode {receiver.mode.name!r}; receive with confirm='event'",
             setting="confirm",
         )

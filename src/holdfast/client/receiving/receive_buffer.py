@@ -162,7 +162,7 @@ class ReceiveBuffer:
         """Parts of a slice come in its place. Events that are in none of the parts are used up."""
         self._slices.extendleft(reversed(parts))
         used = received.events - sum(each.events for each in parts)
-        credit.use(used, received.size - sum(each.size for each in parts))
+        credit.drop(used, received.size - sum(each.size for each in parts))
 
     def _set_unreadable_aside(self, received: ReceivedSlice, credit: ReceiveCredit) -> None:
         """Send what cannot be read to the dead events; hand out the rest."""
@@ -249,7 +249,7 @@ class ReceiveBuffer:
                 dropped.append((each.first + keep, each.last))
                 if keep:
                     kept.append(each.part(0, keep))
-                credit.use(each.events - keep, each.size - (kept[-1].size if keep else 0))
+                credit.drop(each.events - keep, each.size - (kept[-1].size if keep else 0))
             keep = max(0, keep - each.events)
         self._slices = kept
         return dropped

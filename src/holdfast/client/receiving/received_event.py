@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 import msgspec
 
 from holdfast.client import checks
-from holdfast.client.receiving.death import Death, checked_reason, deaths_of, release_reason
+from holdfast.client.receiving.death import Death, checked_code, checked_reason, deaths_of, release_reason
 from holdfast.client.receiving.large_event import EventStream
 from holdfast.client.sending.outgoing import EventFields, OwnFields, SentOn
 from holdfast.errors import BadEvent, Refused, TooLarge
@@ -389,7 +389,7 @@ class ReceivedEvent(Received, eq=False, gc=False):
     def reject(self, reason: str | BaseException, *, code: Code = "") -> Awaitable[None]:
         """Refuse it for good. The reason, in words or as an exception, is kept with it among the dead events. A worker says the
         code `failed` after the last try."""
-        said = checked_reason(reason)
+        said, _ = checked_reason(reason), checked_code(code)
         verdicts: VerdictBuffer = self._slice.origin.verdicts
         if self._decide("rejected"):
             verdicts.note("reject", self.position, self._slice.generation, reason=said, code=code)

@@ -18,7 +18,7 @@ more; events that it never saw are released as if they had not been delivered.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,6 +33,7 @@ from holdfast.client.receiving.credit.prefetch_watch import PrefetchWatch
 from holdfast.client.receiving.credit.receive_credit import ReceiveCredit
 from holdfast.client.receiving.receive_buffer import ReceiveBuffer, RunTaker
 from holdfast.client.receiving.receive_options import PLAIN, Asked
+from holdfast.client.receiving.received_batch import ReceivedBatch
 from holdfast.client.receiving.received_event import ReceivedEvent, ReceivedSlice
 from holdfast.client.receiving.verdict_buffer import Settlement, VerdictBuffer
 from holdfast.client.receiving.verdict_outbox import VerdictOutbox
@@ -62,20 +63,10 @@ class Receiver:
     """Receives from one queue or subscription, on behalf of the `Incoming` that a program has."""
 
     def __init__(
-        self,
-        session: Session,
-        destination: str,
-        kind: Kind,
-        subscription: str,
-        credit: int | None,
-        credit_bytes: int,
-        timeout: float | None,
-        asked: Asked = PLAIN,
-        confirm: ConfirmMode | None = None,
-        holds: Holds | None = None,
-    ) -> None:
-        """`credit`: None for as much as the program needs. `confirm`: the mode, if it is not the session's. `holds`: of a
-        keeper."""
+        self, session: Session, destination: str, kind: Kind, subscription: str, credit: int | None, credit_bytes: int,
+        timeout: float | None, asked: Asked = PLAIN, confirm: ConfirmMode | None = None, holds: Holds | None = None,
+    ) -> None:  # fmt: skip
+        """`credit`: None for as much as is needed. `confirm`: the mode, if not the session's. `holds`: of a keeper."""
         name = session.confirm if confirm is None else checks.confirm_mode(confirm)
         make_mode, pace = MODES[name]
         self.session, self.destination, self.subscription = session, destination, subscription
@@ -281,15 +272,27 @@ class Receiver:
                 self.held.add(each.first, last)
                 self.outbox.delivered(each.first, last)
                 self.outbox.verdicts.handed(each.first, last, each.is_adjoining)
-                found = (each.first, each.events, each.deliveries, each.length)
+                found = (each.first, each.events, each.deliveries, each.length, generation)
                 said = (each.destination, each.deaths, each.accepted_us, each.is_returned)
-                self.buffer.append(ReceivedSlice(self, batch, *found, generation, *said))
+                self.buffer.append(ReceivedSlice(self, batch, *found, *said))
         except HoldfastError as problem:
             self.end(problem)
             self.session.detach_later(self.number)
         if self._end is None:
             self.prefetch.delivered()
-        self._waiters.wake()
+        if self.mode.at_once is None or not self._hand_at_once(self.mode.at_once):
+            self._waiters.wake()
+
+    def _hand_at_once(self, take: Callable[[ReceivedBatch], None]) -> bool:
+        """Hand out what is here to a program that waits for it; whether there is nothing left for the task that waits."""
+        if not (self.is_asked and self.is_taking):
+            return False
+        while self._step():
+            if self.buffer.is_delicate:
+                return False
+            take(self.mode.batch_here())
+        self._say_idle()
+        return True
 
     def end(self, error: HoldfastError) -> None:
         """No more events will come, and verdicts will not be taken."""
@@ -320,19 +323,16 @@ class Receiver:
         """The session was not resumed: what was held has gone to others."""
         self.is_recovered = False
         self.outbox.forgotten()
-        self._discard(
-            Detached(f"the link was lost for so long that what was held of {self.destination!r} went to others; discard it")
-        )
+        lost = f"the link was lost for so long that what was held of {self.destination!r} went to others; discard it"
+        self._discard(Detached(lost))
         try:
             self.attachment.begin()
         except HoldfastError as problem:
             self.end(problem)
 
     async def resume(self, deadline: float) -> None:
-        """Attach again on a new link, with what is held, and credit for what may come.
-
-        Verdicts that were not answered go first: released events then belong to nobody when the server asks who holds what.
-        """
+        """Attach again on a new link, with what is held, and credit for what may come. Verdicts that were not answered go first:
+        released events then belong to nobody when the server asks who holds what."""
         if self._end is not None and not isinstance(self._end, Closed):
             return
         self.outbox.send_again()
@@ -379,9 +379,8 @@ class Receiver:
         """Say that nothing is held: events that were not seen go back too, and no more come without credit."""
         if self._end is not None:
             return
-        await self.session.ask_again(
-            lambda token: msgspec.structs.replace(self.attaching(token), held=b"", ahead=b""), deadline - self._loop.time()
-        )
+        allowed = deadline - self._loop.time()
+        await self.session.ask_again(lambda token: msgspec.structs.replace(self.attaching(token), held=b"", ahead=b""), allowed)
         if not self.is_open:  # closed meanwhile, by the program or the server: nobody will receive here
             self.session.detach_later(self.number)
             return

@@ -49,9 +49,8 @@ class BatchBuilder:
     __slots__ = (
         "_channel", "_entry", "_first_id", "_has_groups", "_ids", "_places", "_proof", "_repeated", "_withdrawn", "after",
         "bodies", "command", "count", "delay_ms", "destination", "earliest_expiry_ms", "error", "finished", "first_due_ms",
-        "heads",
-        "is_open", "is_trying", "key", "kind", "latest_expiry_ms", "not_before_ms", "priority", "sequence", "size", "waiters",
-        "was_sent",
+        "heads", "is_open", "is_patient", "is_trying", "key", "kind", "latest_expiry_ms", "not_before_ms", "priority", "sequence",
+        "size", "waiters", "was_sent",
     )  # fmt: skip
 
     def __init__(self, key: object, destination: str, kind: Kind, priority: int, delay_ms: int, after: int) -> None:
@@ -76,6 +75,7 @@ class BatchBuilder:
         self.was_sent = False
         self.is_open = True
         self.is_trying = False  # refuse it, do not hold it back, while its destination is full
+        self.is_patient = False  # its receipt may come after its delivery
         self.error: HoldfastError | None = None
         self._has_groups = False
         self._ids: dict[int, str] = {}

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from holdfast.client.link.outbox import Outbox
 from holdfast.client.link.questions import Questions
 from holdfast.client.sending.batch_builder import Kind
-from holdfast.errors import Blocked, HoldfastError, Unavailable
+from holdfast.errors import Blocked, HoldfastError, Refused, Unavailable
 from holdfast.wire.frame import Buffer, DestinationPressure, OpenProducer, Receipted, Send
 
 
@@ -147,6 +147,14 @@ class BatchForwarder:
     async def resume(self, window: int, deadline: float) -> None:
         """Ask what arrived, send the rest again in order (rule 6)."""
         self._raise_error()
+        if not self._session.is_alone:
+            self.fail(
+                Refused(
+                    "the batches of a recorder are numbered for one channel, and this server has several message managers; "
+                    "forward to one that has one alone"
+                )
+            )
+            self._raise_error()
         if not self._first_sequence:
             await self._begin(deadline)
         answer = await self._open(self._first_sequence, deadline)

@@ -87,15 +87,18 @@ class Producer:
             self.added(builder)
         return receipt
 
-    def try_send(self, destination: str, kind: Kind, event: Outgoing, timeout: float) -> asyncio.Future[Receipt]:
-        """As `send`, in a batch of its own, after earlier ones; refused, not held back, while the destination is full."""
+    def try_send(
+        self, destination: str, kind: Kind, event: Outgoing, timeout: float, is_patient: bool = False
+    ) -> asyncio.Future[Receipt]:  # fmt: skip
+        """As `send`, in a batch of its own, after earlier ones; refused, not held back, while the destination is full.
+        `is_patient`: its receipt may come after its delivery."""
         if self.flow.is_blocked(destination):
             raise self.flow.refusal(destination)
         is_lone, unfinished = self._is_idle(), self._unfinished
         if destination in unfinished.open:
             unfinished.close(unfinished.open[destination])
         builder = BatchBuilder(self, destination, kind, event.priority, event.delay_ms, after=0)
-        builder.is_open, builder.is_trying = False, True
+        builder.is_open, builder.is_trying, builder.is_patient = False, True, is_patient
         receipt = self._add(builder, event, timeout)
         if is_lone:
             self._say_now(builder)
@@ -107,7 +110,8 @@ class Producer:
     def _say_now(self, builder: BatchBuilder) -> None:
         """Send a batch with which nothing is to be gathered: it goes within this call."""
         self._prepare(builder)
-        self.session.connection.say_now(self.session.number, Send(builder.sequence, builder.kind), builder.command)
+        said = Send(builder.sequence, builder.kind, builder.is_patient)
+        self.session.connection.say_now(self.session.number, said, builder.command)
 
     def _add(self, builder: BatchBuilder, event: Outgoing, timeout: float) -> asyncio.Future[Receipt]:
         waiter = Waiter(builder.add(event), self._loop.create_future(), self._loop.time() + timeout)
@@ -162,7 +166,7 @@ class Producer:
         builder.was_sent = True
 
     def _say(self, builder: BatchBuilder) -> None:
-        self.session.say(Send(builder.sequence, builder.kind), builder.command)
+        self.session.say(Send(builder.sequence, builder.kind, builder.is_patient), builder.command)
 
     # --- flow control ------------------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from typing import Any
 from holdfast.continuity.engine import passed_headers
 from holdfast.continuity.engine.engine import Engine
 from holdfast.continuity.engine.sockets import PassedSocket
-from holdfast.continuity.engine.under_way import AnswerCut, Transaction
+from holdfast.continuity.engine.transactions.under_way import AnswerCut, Transaction
 from holdfast.continuity.errors import NotAnswered, NotTaken, ReEntry
 from holdfast.continuity.link.frame import SocketClose
 from holdfast.continuity.link.socket_end import NO_STATUS, OpeningAnswered
@@ -203,6 +203,12 @@ class Application:
     def terms(self, client: tuple[str, int] | None, headers: Headers) -> tuple[str, str, str]:
         """Session, key and transaction number that a request has. Refusal for a key that is too long."""
         return self._session({"client": client}, headers), _key_of(headers), self._number(headers)
+
+    def session_of_connection(self, client: tuple[str, int] | None) -> str | None:
+        """The session of all requests of a connection; None if their headers tell it, or their transaction number."""
+        domain = self.engine.domain
+        is_told = domain.session_header or domain.session_cookie or domain.transaction_header
+        return None if is_told else self._session({"client": client}, [])
 
     def _session(self, scope: Scope, headers: Headers) -> str:
         """The session of a request: named by a cookie or a header, else its connection."""

@@ -19,7 +19,7 @@ from collections import deque
 from typing import Any
 
 from holdfast.client.destination import Topic
-from holdfast.continuity.engine.under_way import Transaction
+from holdfast.continuity.engine.transactions.under_way import Transaction
 from holdfast.continuity.machines.gathering import Decided
 from holdfast.continuity.request import DISAGREEMENT, MEMBER
 from holdfast.errors import HoldfastError

@@ -20,27 +20,27 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from holdfast.client.client import Client, connect
-from holdfast.continuity import register, request, roll_call
+from holdfast.continuity import register, roll_call
 from holdfast.continuity.answer import Answer, Part
 from holdfast.continuity.domain import Domain
 from holdfast.continuity.engine.disagreements import Disagreements
 from holdfast.continuity.engine.given_answers import GivenAnswers
-from holdfast.continuity.engine.reads import Reads
 from holdfast.continuity.engine.registration import Registration
 from holdfast.continuity.engine.servers import Server, Servers
-from holdfast.continuity.engine.sessions import Sessions
 from holdfast.continuity.engine.sockets import PassedSocket, Sockets
-from holdfast.continuity.engine.under_way import Transaction, UnderWay
-from holdfast.continuity.errors import NotAnswered, NotTaken, ReEntry
+from holdfast.continuity.engine.transactions.reads import Reads
+from holdfast.continuity.engine.transactions.sessions import Sessions
+from holdfast.continuity.engine.transactions.under_way import Transaction, UnderWay
+from holdfast.continuity.engine.transactions.writes import Writes
+from holdfast.continuity.errors import NotTaken, ReEntry
 from holdfast.continuity.limits.removal import Removal
 from holdfast.continuity.link.answer_server import AnswerServer, ListenerLink
 from holdfast.continuity.link.frame import Answered, Message, Running, Seen, SocketFrame, SocketOpened, State
 from holdfast.continuity.link.frame import Resume as ResumeFrame
 from holdfast.continuity.machines.effects import trace_in
-from holdfast.continuity.machines.gathering import Decided, End, Gathering, Resume
+from holdfast.continuity.machines.gathering import Decided, End, Resume
 from holdfast.continuity.machines.routes import Routes
-from holdfast.continuity.request import BODY_MAX, Content, Headers, Request
-from holdfast.errors import HoldfastError, OutcomeUnknown
+from holdfast.continuity.request import Content, Headers
 from holdfast.node.settings import checked_advertised
 
 log = logging.getLogger("holdfast.continuity")
@@ -48,8 +48,6 @@ log = logging.getLogger("holdfast.continuity")
 CHECK_SECONDS = 0.5
 # An engine that ends waits so long for Holdfast.
 CLOSE_SECONDS = 2.0
-SESSION_COPIES = 2
-SESSION_SECONDS = 5.0
 
 
 class Engine:
@@ -83,7 +81,6 @@ class Engine:
         self._sessions = Sessions()
         self._under_way = UnderWay(self._loop_time, self._resume, self._end, self._decide)
         self._heard = asyncio.Event()
-        self._numbers = 0
         self._tasks: list[asyncio.Task[None]] = []
         names = ("requests", "reads", "answered", "refused", "not_answered", "disagreements")
         self.figures: dict[str, int] = dict.fromkeys(names, 0)
@@ -97,7 +94,6 @@ class Engine:
             self.domain: Domain = await register.read(self.client, self._domain_name)
             self._under_way.keeps_traces = self.domain.tell_server
             self._topic = self.client.topic(self.domain.requests)
-            self._credentials = frozenset(name.lower().encode() for name in self.domain.credentials)
             self._given = GivenAnswers(self._topic)
             self._disagreements = Disagreements(self._domain_name, self._topic, self.client.topic(self.domain.disagreements))
             self._routes = Routes(self.domain.routes)
@@ -105,12 +101,17 @@ class Engine:
                 self.domain, self.start, self.servers, self._sessions, self._under_way, self._expected, self.figures,
                 self._loop_time,
             )  # fmt: skip
+            self._writes = Writes(
+                self.domain, self.name, self.start, self._topic, self.servers, self._sessions, self._under_way, self._expected,
+                self.figures, self._loop_time,
+            )  # fmt: skip
             self.sockets = Sockets(self.start, self.domain.answer_timeout)
             self._server = AnswerServer(self, self.domain.name, self.name, self.start)
             _, port = await self._server.listen(*self._answers, self._tls)
             told = {
                 "engine": self.name, "start": self.start, "site": self.site,
                 "address": self._advertise or f"{self._answers[0]}:{port}", "tls": self._tls is not None,
+                "local": self._server.local if not self._advertise else "",
             }  # fmt: skip
             self._registration = await Registration.open(self.client, self._topic, told, self._take)
         except BaseException:
@@ -181,42 +182,30 @@ class Engine:
         if route is not None:
             read = await self._reads.read(route, method, target, headers, body, session)
             return read, read.number
-        expected = [server.name for server in self._expected()]
-        asked = self._make(method, target, headers, body, session, key, number)
-        domain = self.domain
-        gathering = Gathering(
-            asked.transaction, expected, domain.answer, domain.error_wait, self._loop_time(),
-            answer_timeout=domain.answer_timeout, shadows=self.servers.shadows(),
-        )  # fmt: skip
-        transaction = Transaction(asked.transaction, gathering, asked.key)
-        self._under_way.begin(asked.transaction, transaction)
-        try:
-            await self._send(asked)
-            await transaction.answered()
-        except NotTaken:
-            self._under_way.forget(asked.transaction)
-            raise
-        except BaseException:
-            self._under_way.leave(asked.transaction)
-            raise
-        if transaction.error is not None:
-            raise self._not_answered(asked, transaction.error.status, transaction.error.reason)
+        transaction = await self._writes.write(method, target, headers, body, session, key, number)
         self._reads.note(transaction, session)
-        return transaction, asked.transaction
+        return transaction, transaction.number
 
-    def begin_read(self, method: str, target: str, headers: Headers, body: bytes, session: str) -> Transaction | None:
-        """Send a read to all servers, without waiting; None if this is another kind of request. When its `watcher` is called,
-        say `answered`."""
-        route = self._routes.find(method, target)
-        if route is None or route.kind != "read" or route.send != "all":
-            return None
+    def begin(
+        self, method: str, target: str, headers: Headers, body: bytes, *, session: str, key: str, number: str
+    ) -> Transaction | None:  # fmt: skip
+        """Send a write, or a read to all servers, without waiting; None if something must be waited for first: say `submit`.
+        When its `watcher` is called, say `answered`. NotTaken if nothing was sent."""
         if self._under_way.keeps_traces and trace_in(headers):
             return None  # the listeners must be asked first
+        route = self._routes.find(method, target)
+        if route is None:
+            return self._writes.begin(method, target, headers, body, session, key, number)
+        if route.kind != "read" or route.send != "all":
+            return None
         return self._reads.begin(method, target, headers, body, session)
 
     def answered(self, transaction: Transaction, session: str) -> None:
-        """Heed the answer to a read that was begun. NotTaken or NotAnswered if there is none."""
-        self._reads.answered(transaction, session)
+        """Heed the answer to a request that was begun. NotTaken or NotAnswered if there is none."""
+        if transaction.is_read:
+            self._reads.answered(transaction, session)
+        else:
+            self._reads.note(self._writes.answered(transaction), session)
 
     async def _check_entry(self, headers: Headers) -> None:
         """ReEntry if a server that processes a request asks its own domain (continuity rule 13). Of a request that another engine
@@ -261,55 +250,6 @@ class Engine:
             self.figures["refused"] += 1
             raise NotTaken(f"{self.domain.requests_max} requests are under way; nothing was sent, repeat it later", retry_after=1)
         return current
-
-    def _make(
-        self, method: str, target: str, headers: Headers, body: bytes, session: str, key: str, number: str
-    ) -> Request:  # fmt: skip
-        self._numbers += 1
-        self.figures["requests"] += 1
-        digest = request.digest_of(method, target, headers, body, self._credentials)
-        return Request(
-            transaction=number or f"{self.start}-{self._numbers:x}", domain=self.domain.name, session=session,
-            sequence=self._sessions.next(session), key=key or secrets.token_urlsafe(16), digest=digest, engine=self.name,
-            start=self.start, content=Content(method, target, headers, body, time.time_ns() // 1000, secrets.randbits(63)),
-        )  # fmt: skip
-
-    async def _send(self, asked: Request) -> None:
-        """Send a request after the one before of its session was receipted (continuity rule 16)."""
-        async with self._sessions.turn(asked.session):
-            try:
-                await self._open_session(asked.session)
-                if len(asked.content.body) > BODY_MAX:
-                    await self._topic.send_stream(asked.content.body, **request.fields_of_large(asked))
-                else:
-                    await self._topic.try_send(request.data_of(asked), **request.fields_of(asked))
-            except OutcomeUnknown as problem:
-                log.warning("request %s may be in the topic: %s", asked.transaction, problem)
-            except NotTaken:
-                self.figures["refused"] += 1
-                raise
-            except HoldfastError as problem:
-                self.figures["refused"] += 1
-                raise NotTaken(f"the request was not appended: {problem}", retry_after=1) from problem
-
-    async def _open_session(self, name: str) -> None:
-        """Before the first request of a session, two listeners, or all that are current, have it durably (C3)."""
-        session = self._sessions.get(name) if name else None
-        if session is None or session.is_open:
-            return
-        needed = min(SESSION_COPIES, len(self.servers.current()))
-        await self._topic.try_send(
-            {"session": name, "engine": self.name, "start": self.start}, type=request.SESSION, properties={"session": name}
-        )
-        try:
-            await self._sessions.wait_for(session, needed, SESSION_SECONDS)
-        except TimeoutError:
-            raise NotTaken(f"{len(session.confirmed)} of {needed} listeners have queued the session; repeat it later") from None
-
-    def _not_answered(self, asked: Request, status: int, reason: str) -> NotAnswered:
-        self.figures["not_answered"] += 1
-        self._under_way.leave(asked.transaction)
-        return NotAnswered(status, reason, asked.transaction, asked.key)
 
     # --- what listeners say ------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ the mark of a stored answer (4). `Accept-Encoding` is left out, so that the answ
 from __future__ import annotations
 
 from holdfast.continuity.answer import HOP_BY_HOP
-from holdfast.continuity.engine.under_way import Transaction
+from holdfast.continuity.engine.transactions.under_way import Transaction
 from holdfast.continuity.errors import NotAnswered
 from holdfast.continuity.request import Headers
 

@@ -67,6 +67,10 @@ class Servers:
         self._questions = 0
         self._asked: dict[str, Question] = {}
         self.members = Membership()  # the newest that any listener has told
+        self.newest_place = 0  # that any listener has heard of
+        self.membership = 0  # the number of the newest membership that any listener knows
+        self._current: list[Server] = []
+        self._fresh_until = 0.0  # as long as this, those are current
         self.kinds: dict[str, dict[str, int]] = {}  # what was held against each server, and how often (26)
 
     def hold_against(self, kinds: Mapping[str, str]) -> None:
@@ -94,13 +98,16 @@ class Servers:
         server = self._servers[link.hello.server] = Server(link, link.hello, self._clock())
         if former is not None:
             server.firsts = former.firsts
+        self._count_anew()
         return server
 
     def leave(self, link: ListenerLink) -> Server | None:
         """A link is gone: the server it was of, unless another link has taken its place."""
         for name, server in self._servers.items():
             if server.link is link:
-                return self._servers.pop(name)
+                gone = self._servers.pop(name)
+                self._count_anew()
+                return gone
         return None
 
     def hear(self, link: ListenerLink, state: State) -> Server | None:
@@ -113,6 +120,7 @@ class Servers:
         now = self._clock()
         was_current = server.is_current(now)
         server.state, server.heard_at = state, now
+        self._count_anew()
         return server if was_current and not server.is_current(now) else None
 
     def bytes_passed(self) -> int:
@@ -123,9 +131,20 @@ class Servers:
         self._bytes_passed += max(seen, default=0)
         return self._bytes_passed
 
+    def _count_anew(self) -> None:
+        """A listener has come, gone, or said how it is: this is seldom, and what it says is asked for with every request."""
+        states = [server.state for server in self._servers.values()]
+        self.newest_place = max((state.received for state in states), default=0)
+        self.membership = max((state.membership for state in states), default=0)
+        self._fresh_until = 0.0
+
     def current(self) -> list[Server]:
+        """The servers that are expected to answer. Do not change the list."""
         now = self._clock()
-        return [server for server in self._servers.values() if server.is_current(now)]
+        if now >= self._fresh_until:
+            self._current = [server for server in self._servers.values() if server.is_current(now)]
+            self._fresh_until = min((server.heard_at + FRESH_SECONDS for server in self._current), default=0.0)
+        return self._current
 
     def shadows(self) -> list[str]:
         """Servers that get everything and never answer (17)."""
@@ -170,13 +189,3 @@ class Servers:
             }
             for each in self
         ]  # fmt: skip
-
-    @property
-    def newest_place(self) -> int:
-        """The newest place that any listener has heard of."""
-        return max((server.state.received for server in self._servers.values()), default=0)
-
-    @property
-    def membership(self) -> int:
-        """The number of the newest membership that any listener knows."""
-        return max((server.state.membership for server in self._servers.values()), default=0)

@@ -35,8 +35,9 @@ from holdfast.continuity.link.frame import (
     Traced,
     Welcome,
 )
-from holdfast.continuity.link.turn_writer import TurnWriter
+from holdfast.continuity.link.turn_writer import TurnWriter, is_local
 from holdfast.errors import ProtocolError
+from holdfast.wire import local_socket
 
 log = logging.getLogger("holdfast.continuity")
 
@@ -56,6 +57,7 @@ class Address(NamedTuple):
     start: str
     address: str  # HOST:PORT, or unix:PATH
     is_tls: bool = False
+    local: str = ""  # the name of its local socket
 
 
 class Ears(Protocol):
@@ -179,7 +181,10 @@ class AnswerLink(asyncio.Protocol):
         if self._tls is not None and not self.address.is_tls and not where.startswith(UNIX):
             raise ProtocolError("it speaks no TLS, and this listener sends no answer in the clear")
         async with asyncio.timeout(WELCOME_SECONDS):
-            if where.startswith(UNIX):
+            local = local_socket.dial(self.address.local) if context is None else None
+            if local is not None:
+                await loop.create_unix_connection(lambda: self, sock=local)
+            elif where.startswith(UNIX):
                 await loop.create_unix_connection(lambda: self, where[len(UNIX) :])
             else:
                 host, _, port = where.rpartition(":")
@@ -191,7 +196,7 @@ class AnswerLink(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=ROOM_BYTES)
-        self._writer = TurnWriter(self._transport, asyncio.get_running_loop())
+        self._writer = TurnWriter(self._transport, asyncio.get_running_loop(), not is_local(self._transport))
         self._writer.write(frame.encode(self._hello))
 
     def data_received(self, data: bytes) -> None:

@@ -15,8 +15,9 @@ from typing import Protocol, cast
 
 from holdfast.continuity.link import frame
 from holdfast.continuity.link.frame import Frames, Goodbye, Hello, Message, Welcome
-from holdfast.continuity.link.turn_writer import TurnWriter
+from holdfast.continuity.link.turn_writer import TurnWriter, is_local
 from holdfast.errors import ProtocolError, Unavailable
+from holdfast.wire import local_socket
 
 log = logging.getLogger("holdfast.continuity")
 
@@ -52,7 +53,7 @@ class ListenerLink(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # that of uvloop is none by class
         self._transport = transport
-        self._writer = TurnWriter(transport, asyncio.get_running_loop())
+        self._writer = TurnWriter(transport, asyncio.get_running_loop(), not is_local(transport))
         if len(self._server.links) >= LINKS_MAX:
             self.end(f"this engine has {LINKS_MAX} links already")
             return
@@ -139,26 +140,32 @@ class AnswerServer:
         self.name = name
         self.start = start
         self.links: dict[ListenerLink, None] = {}
-        self._server: asyncio.Server | None = None
+        self.local = ""  # the name of its local socket, for listeners on this machine
+        self._servers: list[asyncio.Server] = []
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> tuple[str, int]:
         """Take links from now on; where. Unavailable if the port cannot be had."""
         if tls is not None:
             tls.sslobject_class = _Handshake
+        loop = asyncio.get_running_loop()
         try:
-            self._server = await asyncio.get_running_loop().create_server(lambda: ListenerLink(self), host, port, ssl=tls)
+            server = await loop.create_server(lambda: ListenerLink(self), host, port, ssl=tls)
         except OSError as problem:
             raise Unavailable(
                 f"cannot listen on {host}:{port} for answers ({problem.strerror}); stop what uses the port, or choose another "
                 "with --answers"
             ) from problem
-        address = self._server.sockets[0].getsockname()
+        self._servers.append(server)
+        if tls is None and (made := local_socket.listen()) is not None:
+            self.local, listening = made
+            self._servers.append(await loop.create_unix_server(lambda: ListenerLink(self), sock=listening))
+        address = server.sockets[0].getsockname()
         return str(address[0]), int(address[1])
 
     async def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         for link in list(self.links):
             link.end("the engine stops")
-        if self._server is not None:
-            await self._server.wait_closed()
+        for server in self._servers:
+            await server.wait_closed()

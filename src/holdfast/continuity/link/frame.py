@@ -17,7 +17,7 @@ Memory: a frame is at most FRAME_MAX; a peer that sends a larger one, or a wrong
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import Literal
 
@@ -218,7 +218,15 @@ class Frames:
         """The peer is known: take frames up to FRAME_MAX from now on."""
         self._frame_max = FRAME_MAX
 
-    def feed(self, data: bytes) -> Iterator[Message]:
+    def feed(self, data: bytes) -> Iterable[Message]:
+        size = len(data) - HEAD_BYTES
+        if size > 0 and not self._buffer:
+            length, check_sum = _head.unpack_from(data)
+            if length == size <= self._frame_max:  # one frame and no more, as most of the time
+                return (_message(data[HEAD_BYTES:], check_sum),)
+        return self._feed(data)
+
+    def _feed(self, data: bytes) -> Iterator[Message]:
         if self._buffer:  # a frame began in bytes that came before
             self._buffer += data
             if len(self._buffer) < self._wanted:
@@ -235,13 +243,17 @@ class Frames:
                 self._wanted = end - begin
                 break
             body = data[begin + HEAD_BYTES : end]
-            if crc32c.crc32c(body) != check_sum:
-                raise ProtocolError("the check sum of a frame is wrong")
             begin = end
-            try:
-                message = _decoder.decode(body)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-                raise ProtocolError(f"a frame cannot be read: {problem}") from problem
-            yield message
+            yield _message(body, check_sum)
         if begin < size:
             self._buffer += data[begin:]
+
+
+def _message(body: bytes, check_sum: int) -> Message:
+    if crc32c.crc32c(body) != check_sum:
+        raise ProtocolError("the check sum of a frame is wrong")
+    try:
+        message: Message = _decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise ProtocolError(f"a frame cannot be read: {problem}") from problem
+    return message

@@ -3,17 +3,25 @@
     turn:   write ──▶ socket      write, write, write ──gathered──▶ end of the turn: one write ──▶ socket
 
 A lone message is not held up. Among many requests the messages of one turn cost one call of the system instead of one each, and
-the other side is woken once.
+the other side is woken once. Over a local socket a write costs less than gathering does: there every message goes at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
+
+
+def is_local(transport: asyncio.Transport) -> bool:
+    """Whether the other end is on this machine, over a local socket."""
+    made = transport.get_extra_info("socket")
+    return made is not None and made.family == socket.AF_UNIX
 
 
 class TurnWriter:
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, is_gathering: bool = True) -> None:
         self._transport = transport
+        self._is_gathering = is_gathering
         self._loop = loop
         self._gathered: list[bytes] = []
         self._gathered_bytes = 0
@@ -24,7 +32,9 @@ class TurnWriter:
         return self._transport.get_write_buffer_size() + self._gathered_bytes
 
     def write(self, data: bytes) -> None:
-        if self._is_in_turn:
+        if not self._is_gathering:
+            self._transport.write(data)
+        elif self._is_in_turn:
             self._gathered.append(data)
             self._gathered_bytes += len(data)
         else:

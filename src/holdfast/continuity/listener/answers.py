@@ -153,7 +153,7 @@ class AnswerStream:
         self._transaction, self._place = transaction, place
         self._engine, self._start = engine, start
         self._kept: list[bytes] | None = []
-        self._digest = blake2b(digest_size=DIGEST_BYTES)
+        self._hash: Any = None  # of the body so far, once some was taken
         self._number = 0
         self._offset = 0
         self._head: Head | None = None
@@ -170,7 +170,8 @@ class AnswerStream:
         is_first = self._head is None
         self._head = head
         offset = self._offset
-        self._digest.update(body)
+        self._hash = self._hash or blake2b(digest_size=DIGEST_BYTES)
+        self._hash.update(body)
         self._offset += len(body)
         if self._kept is not None:
             self._kept.append(body)
@@ -178,7 +179,7 @@ class AnswerStream:
                 self._kept = None
         await self._send(
             Part(
-                self._transaction, self._number, offset, body, self._digest.digest(), False,
+                self._transaction, self._number, offset, body, self.digest, False,
                 head=head if is_first else None, place=self._place,
             )
         )  # fmt: skip
@@ -201,7 +202,7 @@ class AnswerStream:
     @property
     def digest(self) -> bytes:
         """The digest of the body so far."""
-        return self._digest.digest()
+        return bytes((self._hash or blake2b(digest_size=DIGEST_BYTES)).digest())
 
     @property
     def body(self) -> bytes:

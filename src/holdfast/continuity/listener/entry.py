@@ -52,10 +52,13 @@ class Entry:
         )
 
 
-async def request_in(event: ReceivedEvent) -> Request:
-    """The request in an event, with its streamed body. ValueError for an event that is none."""
-    if not event.is_large:
-        return request.from_event(event.id, event.properties, bytes(event.body))
+def request_in(event: ReceivedEvent) -> Request:
+    """The request in an event. ValueError for an event that is none."""
+    return request.from_event(event.id, event.properties, bytes(event.body))
+
+
+async def large_request_in(event: ReceivedEvent) -> Request:
+    """The request in a large event, with its streamed body."""
     if event.size > REQUEST_BYTES_MAX:
         raise ValueError(f"event {event.id} has {event.size:,} bytes, more than {REQUEST_BYTES_MAX:,}")
     asked = request.from_event(event.id, event.properties, request.content_of_large(event.properties))

@@ -323,7 +323,7 @@ class Listener:
         if engine is None:
             self.links.unregister(name)
         else:
-            self.links.register(Address(name, engine.start, engine.address, engine.tls))
+            self.links.register(Address(name, engine.start, engine.address, engine.tls, engine.local))
 
     def _turned(self, change: Change) -> None:
         """The turn of a change has come: everything before it is finished. At its own joining, the server is current. When it is

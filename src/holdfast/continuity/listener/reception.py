@@ -1,12 +1,20 @@
-"""The reception of a listener: its durable subscription, received in order, and made again after a lost server of Holdfast."""
+"""The reception of a listener: its durable subscription, received in order, and made again after a lost server of Holdfast.
+
+events come ─▶ admitted in the same turn of the loop ─▶ calls begin
+            └─ left for a task: behind a large event, whose body is read first, or while the window is full
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
+from collections.abc import Iterable
 
 from holdfast.client.client import Client
 from holdfast.client.receiving.incoming import Incoming
+from holdfast.client.receiving.received_batch import ReceivedBatch
+from holdfast.client.receiving.received_event import ReceivedEvent
 from holdfast.continuity.domain import HISTORY, Domain, subscription_of
 from holdfast.continuity.listener.requests_in_order import RequestsInOrder
 from holdfast.continuity.listener.topic_events import TopicEvents
@@ -16,6 +24,57 @@ log = logging.getLogger("holdfast.continuity")
 
 # After a lost server of Holdfast, receiving is tried again this much later.
 AGAIN_SECONDS = 0.2
+
+
+class Admission:
+    """Admits events in their order: at once if that is possible, or else in a task that waits for what they need."""
+
+    def __init__(self, events: TopicEvents, requests: RequestsInOrder) -> None:
+        self._events = events
+        self._requests = requests
+        self._left: deque[ReceivedEvent] = deque()  # bounded by the credit of the subscription
+        self._task: asyncio.Task[None] | None = None
+
+    def take(self, batch: ReceivedBatch) -> None:
+        """Admit a batch that has just come. What fails ends the listener, as it does in `admit`."""
+        try:
+            for event in batch:
+                if self._left or self._task is not None or event.is_large or self._requests.order.is_full:
+                    self._left.append(event)
+                else:
+                    self._events.admit_at_once(event)
+                    self._requests.advance()
+        except Exception as problem:
+            self._requests.fail(problem)
+        if self._left and self._task is None:
+            self._task = asyncio.create_task(self._admit_left())
+
+    async def admit(self, batch: Iterable[ReceivedEvent]) -> None:
+        """Admit a batch behind what is left of those before it."""
+        while self._task is not None:
+            await asyncio.wait((self._task,))
+        for event in batch:
+            await self._events.admit(event)
+            self._requests.advance()
+            await self._requests.until_room()
+
+    async def _admit_left(self) -> None:
+        try:
+            while self._left:
+                await self._requests.until_room()
+                await self._events.admit(self._left.popleft())
+                self._requests.advance()
+        except Exception as problem:
+            self._requests.fail(problem)
+        finally:
+            self._task = None
+
+    async def close(self) -> None:
+        """Admit nothing more."""
+        self._left.clear()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
 
 
 class Reception:
@@ -43,13 +102,18 @@ class Reception:
 
     async def run(self, events: TopicEvents, requests: RequestsInOrder) -> None:
         """Receive until the subscription is closed, gone, or taken over by another: two would call the server in turns."""
+        admission = Admission(events, requests)
+        try:
+            await self._receive(admission)
+        finally:
+            await admission.close()
+
+    async def _receive(self, admission: Admission) -> None:
         while True:
+            self._incoming.take_at_once(admission.take)
             try:
                 async for batch in self._incoming.batches():
-                    for event in batch:
-                        await events.admit(event)
-                        requests.advance()
-                        await requests.until_room()
+                    await admission.admit(batch)
                 return
             except (Closed, Damaged):
                 raise

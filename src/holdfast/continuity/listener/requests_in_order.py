@@ -21,7 +21,6 @@ from typing import Any
 
 import msgspec
 
-from holdfast.client.receiving.received_event import ReceivedEvent
 from holdfast.continuity.answer import Answer, Outcome
 from holdfast.continuity.listener.answers import AnswerStream
 from holdfast.continuity.listener.durable.record import Record, RecordOutcome
@@ -83,6 +82,7 @@ class RequestsInOrder:
         self._tasks: set[asyncio.Task[None]] = set()
         self._room = asyncio.Event()
         self._is_stopping = False
+        self.confirm_again = confirms.add  # an event that is finished was delivered again
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.needs_rebuild = ""  # why the server must be rebuilt; "" if it need not
 
@@ -108,10 +108,6 @@ class RequestsInOrder:
         answer = self._store.find(entry.place)
         if answer is not None:
             self._say(entry, "answered", answer)
-
-    def confirm_again(self, place: int, event: ReceivedEvent) -> None:
-        """An event that is finished was delivered again."""
-        self._confirms.add(place, event)
 
     def _enter(self, entry: Entry, keys: tuple[str, ...] | None) -> None:
         self._entries[entry.place] = self._positions[entry.event.position] = entry
@@ -188,9 +184,13 @@ class RequestsInOrder:
                 self._run(self._process(entry, self._failed(entry, result)))
             else:
                 self._answered(entry, Called(result), stream)
-        except Exception as problem:  # of the store, as a rule: `run` of the listener raises it
-            if not self.failure.done():
-                self.failure.set_exception(problem)
+        except Exception as problem:  # of the store, as a rule
+            self.fail(problem)
+
+    def fail(self, problem: BaseException) -> None:
+        """Let `run` of the listener raise this."""
+        if not self.failure.done():
+            self.failure.set_exception(problem)
 
     def _run(self, what: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(what)
@@ -206,8 +206,8 @@ class RequestsInOrder:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None and not self.failure.done():
-            self.failure.set_exception(task.exception() or RuntimeError())
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            self.fail(problem)
 
     async def _process(self, entry: Entry, decision: Decision | None = None) -> None:
         await self._confirms.reserve(entry.place)
@@ -383,7 +383,6 @@ class RequestsInOrder:
     # --- stopping ------------------------------------------------------------------------------------------------------
 
     def begin_no_more(self) -> None:
-        """Begin no further call."""
         self._is_stopping = True
 
     async def stop(self) -> None:

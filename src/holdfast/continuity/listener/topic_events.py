@@ -27,13 +27,14 @@ from holdfast.continuity.errors import StoreDamaged
 from holdfast.continuity.listener.durable.record import Record, in_order
 from holdfast.continuity.listener.durable.store import Store
 from holdfast.continuity.listener.durable.store_folder import mapped
-from holdfast.continuity.listener.entry import Entry, request_in
+from holdfast.continuity.listener.entry import Entry, large_request_in, request_in
 from holdfast.continuity.listener.requests_in_order import RequestsInOrder
 from holdfast.continuity.machines import change as changes
 from holdfast.continuity.machines.change import Change, Effect, Refused
 from holdfast.continuity.machines.known_keys import KnownKeys
 from holdfast.continuity.machines.membership import Membership
 from holdfast.continuity.machines.order_keys import keys_in_order
+from holdfast.continuity.request import Request
 
 log = logging.getLogger("holdfast.continuity")
 
@@ -90,19 +91,48 @@ class TopicEvents:
 
     async def admit(self, event: ReceivedEvent) -> None:
         """Take the next event. StoreDamaged if the store has it at another place."""
+        if not event.is_large or event.type != request.REQUEST:
+            return self.admit_at_once(event)
+        placed = self._placed(event)
+        if placed is not None:
+            try:
+                asked: Request | ValueError = await large_request_in(event)
+            except ValueError as problem:
+                asked = problem
+            self._admit_request(*placed, asked)
+        return None
+
+    def admit_at_once(self, event: ReceivedEvent) -> None:
+        """Take the next event, one that is no large request."""
+        placed = self._placed(event)
+        if placed is None:
+            return None
+        if event.type != request.REQUEST:
+            return self._admit_other(*placed)
+        try:
+            asked: Request | ValueError = request_in(event)
+        except ValueError as problem:
+            asked = problem
+        return self._admit_request(*placed, asked)
+
+    def _placed(self, event: ReceivedEvent) -> tuple[Entry, bool] | None:
+        """The event at its place, and whether it was recorded before; None if there is nothing to do but confirm it."""
         if event.position in self._passed:  # it was delivered again
-            return self._requests.confirm_again(0, event)
+            self._requests.confirm_again(0, event)
+            return None
         self.newest_position = max(self.newest_position, event.position)
         if self.contained:
             self.contained -= 1
             self._passed[event.position] = None
             if len(self._passed) > PASSED_MAX:
                 self._passed.popitem(last=False)
-            return self._requests.confirm_again(0, event)
+            self._requests.confirm_again(0, event)
+            return None
         self.bytes += event.size
         recorded = self._store.place_at(event.position)
         if recorded is not None and recorded <= self.place:  # finished here; its confirm was lost
-            return self._requests.confirm_again(recorded, event)
+            self._requests.confirm_again(recorded, event)
+            return None
         under_way = self._requests.at_position(event.position)
         if under_way is not None:  # it was delivered again
             under_way.event = event
@@ -110,14 +140,12 @@ class TopicEvents:
         self.place += 1
         if recorded is not None and recorded != self.place:
             raise StoreDamaged(f"the event at place {self.place} was recorded at place {recorded}; rebuild this server")
-        entry = Entry(self.place, event, event.slice.accepted_us or event.head.time_us)
-        if event.type == request.REQUEST:
-            return await self._admit_request(entry, is_recorded=recorded is not None)
-        return self._admit_other(entry, is_recorded=recorded is not None)
+        return Entry(self.place, event, event.slice.accepted_us or event.head.time_us), recorded is not None
 
-    async def _admit_request(self, entry: Entry, is_recorded: bool) -> None:
+    def _admit_request(self, entry: Entry, is_recorded: bool, asked: Request | ValueError) -> None:
+        if isinstance(asked, ValueError):
+            return self._pass_over(entry, asked, is_recorded)
         try:
-            asked = await request_in(entry.event)
             entry.judgement = self.keys.judge(asked.key, asked.digest, entry.time_us, entry.place)
         except ValueError as problem:
             return self._pass_over(entry, problem, is_recorded)
@@ -212,6 +240,6 @@ def change_in(event: Received) -> Change | None:
         return Change("skip", str(told["server"]), transaction=str(told["transaction"]))
     if event.type == request.SNAPSHOT:
         return Change("snapshot", str(told["server"]), oldest=int(told["oldest"])) if "place" in told else None
-    names = ("engine", "start", "address", "reply_to", "site")
+    names = ("engine", "start", "address", "reply_to", "site", "local")
     change = {"kind": "engine", "tls": told.get("tls") is True} | {name: told.get(name, "") for name in names}
     return msgspec.convert(change, Change)

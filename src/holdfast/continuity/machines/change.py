@@ -43,6 +43,7 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     address: str = ""
     reply_to: str = ""
     tls: bool = False  # with `engine`: its answer link is TLS
+    local: str = ""  # with `engine`: the name of its local socket
     oldest: int = 0  # with `snapshot` and `join`: the place of the oldest snapshot; 0 for none
 
 

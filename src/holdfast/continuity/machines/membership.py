@@ -61,6 +61,7 @@ class Engine(msgspec.Struct, array_like=True, frozen=True):
     reply_to: str
     site: str = ""
     tls: bool = False
+    local: str = ""
 
 
 class Membership:
@@ -106,7 +107,7 @@ class Membership:
             return self._put(change.server, Member(change.site, change.role, "joining", place, snapshot=change.oldest))
         if (
             (member.role, change.role) == ("server", "shadow")
-            and member.state == "current"
+            and member.state in ("current", "behind")
             and not self._can_spare(change.server)
         ):
             return self._refused_as_last(change)
@@ -233,7 +234,7 @@ class Membership:
     # --- engines, and requests that servers die of -------------------------------------------------------------------
 
     def _register(self, place: int, change: Change) -> list[Effect]:
-        engine = Engine(change.start, change.address, change.reply_to, change.site, change.tls)
+        engine = Engine(change.start, change.address, change.reply_to, change.site, change.tls, change.local)
         before = self.engines.get(change.engine)
         if not change.engine or (before is None and not change.start):
             return _refused(change, "no engine of this name")

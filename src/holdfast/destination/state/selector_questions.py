@@ -43,7 +43,12 @@ def ahead_of(state: State, entry: int, data: commands.Buffer) -> list[SelectorQu
     if not state.catalog.has_selectors or commands.kind_of(data) not in _PLACING:
         return []
     try:
-        placed = list(_placed_by(state, entry, *commands.decode(data)))
+        command, payload = commands.decode(data)
+        if isinstance(command, commands.BatchCommand) and not (
+            _is_filtered(state, command.destination) or _held(state, command.producer)
+        ):
+            return []  # most batches: nobody selects where they are sent
+        placed = list(_placed_by(state, entry, command, payload))
     except HoldfastError:
         return []  # applying it says what is wrong with it
     found = [SelectorQuestion(each, selectors) for each in placed if (selectors := _asked(state, each))]
@@ -52,7 +57,7 @@ def ahead_of(state: State, entry: int, data: commands.Buffer) -> list[SelectorQu
 
 def of_batch(state: State, command: commands.BatchCommand, payload: commands.Buffer) -> list[SelectorQuestion]:
     """As `ahead_of`, for a batch that has no entry yet: its entry is 0."""
-    if not state.catalog.has_selectors:
+    if not state.catalog.has_selectors or not _is_filtered(state, command.destination):
         return []
     came = Batch(0, _bodies.events_in(memoryview(payload)), command.destination, heads=payload)
     found = [SelectorQuestion(came, selectors)] if (selectors := _asked(state, came)) else []
@@ -71,6 +76,11 @@ def answered(questions: Iterable[SelectorQuestion]) -> Generator[int, None, Answ
             except BadSelector:
                 continue  # another release could read it: it is refused again when it is asked
     return answers
+
+
+def _is_filtered(state: State, destination: str) -> bool:
+    topic = state.catalog.destinations.get(destination)
+    return isinstance(topic, Topic) and topic.is_filtered
 
 
 def _asked(state: State, batch: Batch) -> list[Selector]:

@@ -82,6 +82,11 @@ class Topic:
         """The subscriptions it fills: its own, and those of patterns that its name matches."""
         return chain(self.subscriptions.values(), self.patterns)
 
+    @property
+    def is_filtered(self) -> bool:
+        """Some subscription does not take every event."""
+        return self._filtered_count > 0
+
     def selecting(self) -> Iterator[Subscription]:
         """The subscriptions it fills that have a selector."""
         return (each for each in self.filled() if each.selector is not None) if self._filtered_count else iter(())

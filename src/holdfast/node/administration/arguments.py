@@ -295,6 +295,10 @@ class Status(Arguments, frozen=True, kw_only=True):
     pass
 
 
+class Cluster(Arguments, frozen=True, kw_only=True):
+    """The state of the cluster, as the node of this client manager hears it."""
+
+
 class DeadCursor(Arguments, frozen=True, kw_only=True):
     position: int
 
@@ -343,6 +347,7 @@ ACTIONS: Mapping[str, type[Arguments]] = {
     "list": List,
     "all_subscriptions": AllSubscriptions,
     "status": Status,
+    "cluster": Cluster,
     "dead_cursor": DeadCursor,
     "temporary": Temporary,
     "drop_stages": DropStages,

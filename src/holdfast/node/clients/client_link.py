@@ -14,7 +14,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -153,7 +153,7 @@ class ClientLink:
 
     def _open_session(self, number: int, message: frame.OpenSession) -> None:
         """Resume a session when the channel is replayed, which tells whether it is known; a new one need not wait."""
-        target = self._manager.managers.get(message.channel) if message.channel else self._manager.home
+        target = self._manager.target_of(message)
         if target is None:
             self.say(number, self.failed(message.token, no_such_channel(message.channel, self._manager.managers)))
             return
@@ -208,22 +208,22 @@ class ClientLink:
             self.say(number, self.failed(message.token, problem))
             return
         began_s = time.perf_counter() if self._manager.figures.is_timing else 0.0
-        receipted = partial(self._receipted, number, session, message.token, began_s)
+        tell = self._receipt_later if message.is_patient else self._receipted
+        receipted = partial(tell, number, session, message.token, began_s)
         told: OnOutcome = receipted
         if target.messages.is_deduplicating(made.destination):
             made = msgspec.structs.replace(made, origin=target.subject)
             told = partial(target.applied_receipts.durable, receipted)
         target.fair_share.submit(session.id, made, payload, told)
 
+    def _receipt_later(self, *receipted: Any) -> None:
+        """Say a receipt in the next turn of the loop: this one delivers."""
+        asyncio.get_running_loop().call_soon(self._receipted, *receipted)
+
     def _receipted(
-        self,
-        number: int,
-        session: Session,
-        token: int,
-        began_s: float,
-        outcome: Receipt | HoldfastError,
+        self, number: int, session: Session, token: int, began_s: float, outcome: Receipt | HoldfastError,
         repeated: Repeated = (),
-    ) -> None:
+    ) -> None:  # fmt: skip
         if self.is_lost or self._sessions.get(number) is not session:  # as `carries`, for every batch
             return
         session.receipted()

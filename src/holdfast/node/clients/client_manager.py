@@ -49,6 +49,7 @@ from holdfast.node.message_manager_view import MessageManagerView, RememberedSes
 from holdfast.node.reading.shared_turn import SharedTurn
 from holdfast.node.settings import NodeSettings
 from holdfast.session.session import ReceiverPlace, Session, is_passing, owned, owner_of, passing
+from holdfast.wire import frame
 from holdfast.wire.link import Link
 
 log = logging.getLogger("holdfast.client_manager")
@@ -71,7 +72,7 @@ class ClientManager:
         figures: Figures,
         start: str = "",
     ) -> None:
-        """`managers`: the name in positions, the view and the channel of each; the first is at home here. `places`: where each
+        """`managers`: the name in positions, the view and the channel of each. `places`: where each
         destination is; None with one message manager alone. `turn` is shared with all of this process that read many heads, or
         parse selectors. `start` names this start, where the bus has given it a name."""
         self.settings = settings
@@ -81,7 +82,9 @@ class ClientManager:
         self.figures = figures
         self.bus = bus
         self.login: Login | None = None  # without users, every client is welcome
+        self.local = ""  # the name of the server's local socket
         self.programs: list[dict[str, Any]] = []  # that run beside the server, for its status
+        self.tell_cluster: Callable[[], dict[str, Any]] | None = None  # the state of the cluster; None for a server alone
         # Lines of a program's log, for the topic `_LOG`: whether somebody subscribes to it.
         self.take_log: Callable[[str, Sequence[LogLine]], bool] = lambda program, lines: False
         self.sessions: dict[str, Session] = {}
@@ -104,7 +107,7 @@ class ClientManager:
             target = self.managers[name] = ManagerLink(name, messages, channel, *shared)
             self._stop_listening.append(bus.listen(subject, partial(self._hear, target)))
             channel.watch_pressure(self._tell_pressure)
-        self.home = next(iter(self.managers.values()))
+        self._opened = 0  # sessions that said no channel
 
     # --- links and sessions ------------------------------------------------------------------------------------------
 
@@ -125,6 +128,15 @@ class ClientManager:
     @property
     def open_links(self) -> int:
         return len(self._open)
+
+    def target_of(self, message: frame.OpenSession) -> ManagerLink | None:
+        """The message manager of a session that is opened. One that says no channel is at home at any whose state is known, in
+        turn: so a new client needs none in particular, and what it makes for itself is spread."""
+        if message.channel or len(self.managers) == 1:
+            return self.managers.get(message.channel)
+        known = [each for each in self.managers.values() if each.messages.is_primary] or list(self.managers.values())
+        self._opened += 1
+        return known[self._opened % len(known)]
 
     def find_session(
         self, id: str, name: str, target: ManagerLink, link: ClientLink, found: Callable[[Session | None], None]

@@ -76,7 +76,8 @@ class Greeting:
         manager = self._manager
         has_users = manager.login is not None
         told = (manager.incarnation, has_users, [name for name in manager.managers if name])
-        welcome = frame.Welcome(version, settings.name, *limits, manager.now_ms(), *told)
+        local, heard_from = ("", "") if has_users else (manager.local, self._link.peer)  # a login is not asked for twice
+        welcome = frame.Welcome(version, settings.name, *limits, manager.now_ms(), *told, local, heard_from)
         self._link.admit()
         self._client_link.say(0, welcome)
 

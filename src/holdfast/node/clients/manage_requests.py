@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from holdfast.destination import command, name
-from holdfast.errors import AccessDenied, Detached, HoldfastError
+from holdfast.errors import AccessDenied, BadSetting, Detached, HoldfastError
 from holdfast.node.administration import arguments
 from holdfast.node.administration.actions import COMMANDS, QUESTIONS, no_such_action
 from holdfast.node.administration.arguments import place_of_subscription
@@ -107,6 +107,15 @@ def _status(request: Request, asked: arguments.Status) -> None:
         request.answered(visible_status(request.session, {**status, "links": manager.open_links, "programs": manager.programs}))
 
     request.ask("status", asked, told)
+
+
+def _cluster(request: Request, asked: arguments.Cluster) -> None:
+    tell = request.manager.tell_cluster
+    if tell is None:
+        raise BadSetting(
+            "this server is alone, and no node of a cluster; ask it for its status: `holdfast status`", action="cluster"
+        )
+    request.answered(tell())
 
 
 def _ask_page(
@@ -280,6 +289,7 @@ _IN_STEPS: dict[str, Callable[[Request, Any], None]] = {
     "subscriptions": _subscriptions,
     "all_subscriptions": _all_subscriptions,
     "status": _status,
+    "cluster": _cluster,
     "confirm_up_to": _confirm_up_to,
     "drop_stages": _drop_stages,
     "log": _log,

@@ -32,6 +32,7 @@ from holdfast.node.clock import Clock, SystemClock
 from holdfast.node.clustered.cluster_settings import ClusterSettings
 from holdfast.node.clustered.heartbeat import Heart
 from holdfast.node.clustered.member import Member
+from holdfast.node.clustered.roster import Roster
 from holdfast.node.figures import Figures
 from holdfast.node.identity import Identity
 from holdfast.node.logs.operator_log import OperatorLog
@@ -83,7 +84,9 @@ class ClusterNode:
         shared = (SharedTurn(), OperatorLog(next(iter(channels.values()))), Figures())
         managers = [self._seen(name, channel, is_alone=places is None) for name, channel in channels.items()]
         self.clients = ClientManager(managers, places, bus, identity, clock, settings, *shared, start=bus.endpoint.start)
-        self._heart = Heart(whose, bus.subject, bus, clock, list(self.members.values()), settings.session_grace_ms)
+        roster = Roster(cluster.name, whose.node, cluster.managers)
+        self._heart = Heart(whose, bus.subject, bus, clock, list(self.members.values()), settings.session_grace_ms, roster.heard)
+        self.clients.tell_cluster = lambda: roster.told(clock.steady_ms())
 
     @classmethod
     async def open(

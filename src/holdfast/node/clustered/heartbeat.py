@@ -6,7 +6,7 @@ all nodes ─────▶ liveness ──▶ members: whose primary is silent
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from holdfast.bus.bus import NODES, Bus
 from holdfast.bus.message import Heartbeat
@@ -18,13 +18,22 @@ from holdfast.node.messages.start import Backup
 # With each so many-th beat sessions are looked for whose client managers are gone.
 BEATS_A_CARE = 10
 
+Note = Callable[[Heartbeat, int], None]
+
 
 class Heart:
     def __init__(
-        self, whose: Backup, client_manager: str, bus: Bus, clock: Clock, members: Sequence[Member], grace_ms: int = 5_000
+        self,
+        whose: Backup,
+        client_manager: str,
+        bus: Bus,
+        clock: Clock,
+        members: Sequence[Member],
+        grace_ms: int = 5_000,
+        note: Note = lambda heartbeat, now_ms: None,
     ) -> None:
         """Beat from now on. `client_manager` is the subject of that of this node; "" where it has none. Sessions of a client
-        manager that is silent are given up after `grace_ms`."""
+        manager that is silent are given up after `grace_ms`. `note` is told every heartbeat that comes."""
         self.liveness = Liveness(whose.start, clock.steady_ms())
         self._whose = whose
         self._client_manager = client_manager
@@ -32,6 +41,7 @@ class Heart:
         self._clock = clock
         self._members = members
         self._grace_ms = grace_ms
+        self._note = note
         self._beats = 0
         self._stop_listening = bus.listen(NODES, self._hear)
         self._timer = clock.call_later(0, self._beat)
@@ -56,6 +66,7 @@ class Heart:
     def _hear(self, heartbeat: Heartbeat) -> None:
         now_ms = self._clock.steady_ms()
         self.liveness.heard(heartbeat.start, now_ms)
+        self._note(heartbeat, now_ms)
         for member in self._members:
             member.candidate.heard(heartbeat.start, now_ms)
 

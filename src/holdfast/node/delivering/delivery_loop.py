@@ -87,32 +87,31 @@ class DeliveryLoop:
             delivery = self._find(key)
             if delivery is not None and delivery.has_views:
                 self._scanner.scan(key, delivery)
-            if delivery is None or not delivery.is_ready(self._clock.now_ms()):
+            if delivery is None:
                 self._rest(key)
-            elif left == 0:
+            elif left and not delivery.is_careful:
+                left -= self._deliver_at_once(key, delivery)
+            elif delivery.is_ready(self._clock.now_ms()):
                 self._begin_task(key, delivery)
             else:
-                left -= 1
-                self._deliver_at_once(key, delivery)
+                self._rest(key)
 
-    def _deliver_at_once(self, key: BacklogKey, delivery: Delivery) -> None:
+    def _deliver_at_once(self, key: BacklogKey, delivery: Delivery) -> bool:
         """Deliver one handout within this call if it is in memory; start a task for it if not, and for the rest of the
-        backlog."""
-        if delivery.is_careful:
-            self._begin_task(key, delivery)
-            return
+        backlog. Whether there was one."""
         handout = delivery.next(self._clock.now_ms(), min(EVENTS_AT_ONCE, self._share(key, delivery)))
         if handout is not None:
             ready = self._slices.recent(key, handout.slices)
             if ready is None:
                 self._begin_task(key, delivery, handout)
-                return
+                return True
             self._charge(key, delivery, handout.holder, ready)
             self._bus.hand_over(self._roster.route(handout.holder), Delivered(*handout.holder, ready))
         if delivery.is_ready(self._clock.now_ms()):
             self._begin_task(key, delivery)
         else:
             self._rest(key)
+        return handout is not None
 
     def _begin_task(self, key: BacklogKey, delivery: Delivery, first: Handout | None = None) -> None:
         task = supervision.start(self._deliver_all(key, delivery, first), f"delivering {key}")

@@ -9,12 +9,13 @@ can commit: every transaction demands that the subscription is still ours. So wh
 before was killed with a commit on its way.
 
 A mark that goes is confirmed. Until then it is held, also by a relay that starts again and again: a store is a keeper, whose
-deliveries are not counted.
+deliveries are not counted. An event that somebody else has sent to the topic is rejected: it is no reason to stop.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Self
 
 import msgspec
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from holdfast.client.receiving.incoming import Incoming
     from holdfast.client.receiving.received_event import ReceivedEvent
     from holdfast.client.transaction import Transaction
+
+log = logging.getLogger("holdfast.relay")
 
 SUBSCRIPTION = "marks"
 MARK = "holdfast.relay.mark"
@@ -90,28 +93,41 @@ class MarkStore:
         return made
 
     def _read_back(self, event: ReceivedEvent) -> None:
-        if event.type == BASE:
+        read = self._read(event)
+        if isinstance(read, Base):
             self._bases.append(event.position)
-            self.known = _decode_base(event.body)
-            return
-        mark = _decode(event.body)
-        self._number = max(self._number, mark.number)
-        self._positions[mark.number] = event.position
-        self.marks.append(mark)
+            self.known = read
+        elif read is not None:
+            self._number = max(self._number, read.number)
+            self._positions[read.number] = event.position
+            self.marks.append(read)
+
+    def _read(self, event: ReceivedEvent) -> Base | Mark | None:
+        """What is in an event; None of one that is not ours, which is rejected."""
+        try:
+            if event.type == BASE:
+                return _decode_base(event.body)
+            if event.type == MARK:
+                return _decode(event.body)
+            problem = f"its type is {event.type!r:.40}"
+        except msgspec.MsgspecError as raised:
+            problem = str(raised)
+        log.warning("an event in %s is no mark, and goes to the dead events: %s", self.topic, problem)
+        self._incoming.reject([(event.position, event.position)], f"it is no mark of the relay: {problem}")
+        return None
 
     async def _take(self) -> None:
         """Take marks as they come back from the transactions that sent them."""
         async for event in self._incoming:
-            if event.type == BASE:
+            read = self._read(event)
+            if isinstance(read, Base):
                 self._incoming.confirm([(position, position) for position in self._bases])
                 self._bases = [event.position]
-                continue
-            number = _decode(event.body).number
-            if number in self._going:
-                self._going.discard(number)
+            elif read is not None and read.number in self._going:
+                self._going.discard(read.number)
                 self._incoming.confirm([(event.position, event.position)])
-            else:
-                self._positions[number] = event.position
+            elif read is not None:
+                self._positions[read.number] = event.position
 
     def next_number(self) -> int:
         self._number += 1

@@ -1,7 +1,8 @@
 """The outcome watch: asks the local server what became of events that upstream waits for.
 
 Several questions are under way, each about other positions: new events need not wait until a question about old ones is answered.
-The local server answers when the first of them is finished.
+The local server answers when the first of them is finished. With more destinations than questions, those take turns: the server
+waits the less, the more of them have not been asked yet.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 QUESTIONS_MAX = 8
 RANGES_AT_ONCE = 1_000
 WAIT_S = 10.0
+# All destinations are asked within this time, as far as the least wait allows.
+ROUND_S, WAIT_S_MIN = 1.0, 0.02
 
 
 class OutcomeWatch:
@@ -73,9 +76,14 @@ class OutcomeWatch:
         return taken
 
     async def _question(self, target: str, asked: list[Run]) -> None:
-        found: Any = await self._local.outcomes(target, Ranges.gather(asked), wait=WAIT_S, timeout=3 * WAIT_S)
+        found: Any = await self._local.outcomes(target, Ranges.gather(asked), wait=self._wait_s(), timeout=3 * WAIT_S)
         self._tell(self._duties.finished(target, (*found.confirmed, *found.nobody)))
         for dead in found.dead:
             self._tell(self._duties.died(target, dead.ranges, dead.code, dead.reason))
         for first, last in found.waiting:
             self.add(target, first, last)
+
+    def _wait_s(self) -> float:
+        """How long the server may wait: long if nobody else waits for his turn."""
+        turns = len(self._unasked) / QUESTIONS_MAX
+        return max(WAIT_S_MIN, ROUND_S / turns) if turns else WAIT_S

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from holdfast.errors import BadEvent, BadName, Blocked, TimedOut, TooLarge, TransactionAborted, Unavailable
+from holdfast.errors import BadEvent, BadName, Blocked, HoldfastError, TimedOut, TooLarge, TransactionAborted, Unavailable
 from holdfast.event.position import Ranges
 from holdfast.relay.definition import RelayDefinition, Route
 from holdfast.relay.line.figures import Figures
@@ -29,7 +29,7 @@ from holdfast.relay.line.settlement import Look, Settlement
 from holdfast.relay.line.together import until_one_ends
 from holdfast.relay.machines.duties import Duties, Refusal, Verdicts
 from holdfast.relay.machines.marks import Mark, Marks, Stretch
-from holdfast.relay.machines.position_set import PositionSet
+from holdfast.relay.machines.position_set import PositionSet, Run
 from holdfast.relay.machines.renaming import Renaming
 from holdfast.relay.machines.rules import Rate, Sampling
 
@@ -184,8 +184,7 @@ class Passing:
             target = self._renaming.target_of(batch.destination)
             found = [piece for run in kept for piece in pieces_of(batch, *run, target, self._changes, origin)]
         except (BadEvent, BadName, TooLarge) as problem:
-            refused = [Refusal(*run, "rejected", f"relay {self._setting.definition.name}: {problem.sentence}") for run in kept]
-            self._settlement.tell(Verdicts([], refused))
+            self._settlement.tell(Verdicts([], [self._refusal(run, problem) for run in kept]))
             return
         for piece in found:
             self._under_way.add(piece.first, piece.last)
@@ -220,16 +219,20 @@ class Passing:
         return chunk
 
     async def _append(self, chunk: list[Piece]) -> None:
-        """Append a chunk with its mark, waiting while a local destination is full."""
+        """Append a chunk with its mark, waiting while a local destination is full. What is more than the server here takes at
+        once is halved; one event that is, is rejected upstream: it would stop all after it for ever."""
         while True:
             try:
                 mark = await self._commit(chunk)
                 break
-            except (Blocked, TransactionAborted) as problem:
-                full = problem if isinstance(problem, Blocked) else problem.__cause__
-                if not isinstance(full, Blocked):
+            except (Blocked, TooLarge, TransactionAborted) as problem:
+                reason = problem.__cause__ if isinstance(problem, TransactionAborted) else problem
+                if isinstance(reason, TooLarge):
+                    await self._append_less(chunk, reason)
+                    return
+                if not isinstance(reason, Blocked):
                     raise
-                await self._until_free(full)
+                await self._until_free(reason)
         self._marks.add(mark)
         for each in mark.stretches:
             self._under_way.remove(each.first, each.last)
@@ -238,6 +241,19 @@ class Passing:
         self._setting.figures.appended(sum(piece.count for piece in chunk))
         self._setting.figures.held_back = ""
         self._settlement.tell(self._duties.appended(mark.stretches))
+
+    async def _append_less(self, chunk: list[Piece], problem: TooLarge) -> None:
+        if len(chunk) > 1:
+            half = len(chunk) // 2
+            await self._append(chunk[:half])
+            await self._append(chunk[half:])
+            return
+        (piece,) = chunk
+        self._under_way.remove(piece.first, piece.last)
+        self._settlement.tell(Verdicts([], [self._refusal((piece.first, piece.last), problem)]))
+
+    def _refusal(self, run: Run, problem: HoldfastError) -> Refusal:
+        return Refusal(*run, "rejected", f"relay {self._setting.definition.name}: {problem.sentence}")
 
     async def _commit(self, chunk: list[Piece]) -> Mark:
         async with self._session.transaction() as transaction:

@@ -21,6 +21,9 @@ from typing import Literal, NamedTuple
 from holdfast.relay.machines.marks import Stretch
 from holdfast.relay.machines.position_set import PositionSet, Run
 
+# So few stretches are not looked through.
+PLACED_SMALL = 64
+
 Mode = Literal["receipt", "end-to-end", "each"]
 
 
@@ -47,6 +50,7 @@ class Duties:
         self._confirm = PositionSet()  # due
         self._reject: dict[int, Refusal] = {}  # due, by first position
         self._placed: dict[str, list[tuple[int, int, int]]] = {}  # by target: local first, local last, upstream first
+        self._kept: dict[str, int] = {}  # by target: stretches that were left when those that are finished were forgotten last
         self._waiting: dict[str, PositionSet] = {}  # by target: local positions that somebody has not finished
 
     # --- what happens here -------------------------------------------------------------------------------------------
@@ -101,15 +105,14 @@ class Duties:
         return made
 
     def _forget(self, target: str) -> None:
-        """Forget placed stretches at the beginning of which nothing waits; all of them when nothing does."""
-        waiting, placed = self._waiting[target], self._placed[target]
+        """Forget placed stretches in which nothing waits, now and then: one that waits for ever must not keep all after it."""
+        waiting = self._waiting[target]
         if not waiting:
             del self._waiting[target], self._placed[target]
-            return
-        oldest, keep = next(iter(waiting))[0], 0
-        while placed[keep][1] < oldest:
-            keep += 1
-        del placed[:keep]
+            self._kept.pop(target, None)
+        elif len(self._placed[target]) > 2 * self._kept.get(target, 0) + PLACED_SMALL:
+            self._placed[target] = [each for each in self._placed[target] if waiting.within(each[0], each[1])]
+            self._kept[target] = len(self._placed[target])
 
     # --- what upstream says ------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from holdfast.node.background import shared_background
 from holdfast.node.observer import Observer
 from holdfast.spark.server_address import ServerAddress
 from holdfast.spark.source.fetcher import fetched
-from holdfast.spark.source.read_target import ReadTarget
+from holdfast.spark.source.read_target import ReadTarget, channels_of, reading_of
 
 Described = Mapping[str, Any]
 
@@ -49,10 +49,8 @@ class ServerInput:
     async def _extents(self, wanted: TargetNames, pieces: int) -> dict[ReadTarget, Extent]:
         async with self._address.client() as client:
             targets = wanted.among(await client.destinations())
-            return {
-                each: await client.reading(each.destination, each.subscription, match=each.match).extent(pieces=pieces)
-                for each in targets
-            }
+            every = [each._replace(channel=channel) for each in targets for channel in channels_of(client, each)]
+            return {each: await reading_of(client, each).extent(pieces=pieces) for each in every}
 
     def slices(self, target: ReadTarget, start: int, end: int, selector: str | None, within: Bounds) -> Iterator[ReadSlice]:
         return fetched(self._address, target, start, end, selector, within)

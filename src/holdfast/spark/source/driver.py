@@ -238,5 +238,14 @@ def read_targets(options: StreamOptions) -> dict[str, ReadTarget]:
     return {each.name: ReadTarget(each.name, options.subscription, each.match) for each in options.destinations}
 
 
+def read_target(options: StreamOptions, key: str) -> ReadTarget:
+    """The subscription that is read under this name in offsets."""
+    targets = read_targets(options)
+    if key in targets:
+        return targets[key]
+    destination, _, channel = key.rpartition("@")
+    return targets[destination]._replace(channel=channel)
+
+
 def _places(marks: Marks) -> dict[str, int]:
     return {name: mark.place for name, mark in marks.items()}

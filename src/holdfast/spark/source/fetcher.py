@@ -19,7 +19,7 @@ from holdfast.event.extent import EVERYTHING, Bounds
 from holdfast.event.incarnation import is_restored
 from holdfast.node.background import shared_background
 from holdfast.spark.server_address import ServerAddress
-from holdfast.spark.source.read_target import ReadTarget
+from holdfast.spark.source.read_target import ReadTarget, reading_of
 
 # About as much as one record batch holds: columns are made of one lot while the next is on its way.
 LOT_EVENTS = 10_000
@@ -100,7 +100,7 @@ async def _slices(
     address: ServerAddress, target: ReadTarget, start: int, end: int, selector: str | None, within: Bounds, incarnation: str
 ) -> AsyncGenerator[ReadSlice, None]:
     async with address.client() as client:
-        reading = client.reading(target.destination, target.subscription, match=target.match)
+        reading = reading_of(client, target)
         async for each in reading.slices(start, end, selector, within):
             yield each
         # At the end, because the server may be restored meanwhile; and never back.

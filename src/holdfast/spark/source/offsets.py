@@ -6,7 +6,7 @@
        |            |         place: everything of the subscription before it belongs to this batch or an earlier one
        |            identity of the subscription: one that was deleted and made again is another one, and so is one of a server
        |            that was restored from a backup (the part before the colon is the incarnation of its channel)
-       as the option `destinations` names it
+       as the option `destinations` names it; with the message manager, `alerts.*@m2`, where there are several (ADR 22)
 
 Spark compares offsets as text, so there is one way to write each: names in alphabetical order, no empty list of cuts. The
 latest offset in a query's progress has the lag in place of the cuts: how many events are not confirmed.

@@ -32,7 +32,7 @@ from holdfast.errors import (
 from holdfast.event.extent import Bounds
 from holdfast.spark.server_address import ServerAddress
 from holdfast.spark.source.offsets import is_of_restored
-from holdfast.spark.source.read_target import ReadTarget
+from holdfast.spark.source.read_target import ReadTarget, channels_of, reading_of
 from holdfast.spark.source.starting_place import starting_place
 
 Answer = TypeVar("Answer")
@@ -118,7 +118,7 @@ class Owner:
     async def _confirm(self, readings: Readings, places: Mapping[str, int]) -> None:
         for name, place in places.items():
             await readings[name].confirm_up_to(0)  # confirms nothing, and owns it again after a lost link: nobody deletes it then
-            await self._check_is_known(readings[name])
+            await self._check_is_known(name, readings[name])
             await readings[name].confirm_up_to(place)
 
     async def starting_places(self, within: Bounds) -> dict[str, int]:
@@ -146,7 +146,8 @@ class Owner:
                     await self._begin()
                 return await ask(self._readings)
             except (NoSuchDestination, NoSuchSubscription) as problem:
-                gone = [name for name in self._readings if repr(name) in str(problem)] or list(self._readings) or [""]
+                named = [name for name, each in self._readings.items() if repr(each.destination) in str(problem)]
+                gone = named or list(self._readings) or [""]
                 raise SubscriptionGone(gone[0]) from problem
             except (Unavailable, OutcomeUnknown, Detached, Closed, SubscriptionInUse) as problem:
                 await self._close_quietly()
@@ -177,22 +178,24 @@ class Owner:
             readings = {}
             for each in self._targets:
                 await _check_is_topic(client, each)
-                reading = client.reading(each.destination, each.subscription, match=each.match, selector=self._selector)
-                await stack.enter_async_context(reading.owner())
-                readings[each.destination] = reading
-                await self._check_is_known(reading)
+                for channel in channels_of(client, each):
+                    reading = reading_of(client, each._replace(channel=channel), self._selector)
+                    await stack.enter_async_context(reading.owner())
+                    key = each._replace(channel=reading.channel).key
+                    readings[key] = reading
+                    await self._check_is_known(key, reading)
             self._readings = readings
             self._open = stack.pop_all()
 
-    async def _check_is_known(self, reading: Reading) -> None:
+    async def _check_is_known(self, key: str, reading: Reading) -> None:
         """Refuse to go on with a subscription that was made again: places of the old one would confirm events of the new one.
 
         A subscription that is not there is created when it is opened, also after a lost link.
         """
         identity = (await reading.extent(events_max=1)).identity
-        known = self._identities.setdefault(reading.destination, identity)
+        known = self._identities.setdefault(key, identity)
         if known != identity:
-            raise SubscriptionGone.instead(reading.destination, known, identity)
+            raise SubscriptionGone.instead(key, known, identity)
 
     async def _close_quietly(self) -> None:
         """Close links that may be lost. An error does not matter: the server notices the end of a link."""

@@ -36,7 +36,7 @@ from holdfast.spark.columns.shape import Shape
 from holdfast.spark.options import StreamOptions
 from holdfast.spark.server_address import ServerAddress
 from holdfast.spark.source import offsets
-from holdfast.spark.source.driver import Driver, read_targets
+from holdfast.spark.source.driver import Driver, read_target
 from holdfast.spark.source.fetcher import fetched
 from holdfast.spark.source.stream_ownership import Allowance
 
@@ -89,7 +89,7 @@ class HoldfastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, StreamPiece)
         destination, start, end, incarnation = partition.range
-        target = read_targets(self._options)[destination]
+        target = read_target(self._options, destination)
         slices = fetched(ServerAddress.of(self._options), target, start, end, incarnation=incarnation)
         return self._shape.batches(slices if self._options.on_mismatch == "fail" else _still_there(slices, destination))
 

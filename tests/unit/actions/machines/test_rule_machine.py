@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.actions.alert import alert_of
 from holdfast.actions.machines import state_log
 from holdfast.actions.machines.condition import Absence, Change, Condition, Count, Every, Silence
 from holdfast.actions.machines.gathering import Gathering
 from holdfast.actions.machines.rule_machine import RuleMachine, Terms, Told
 from holdfast.actions.machines.seen import Seen
 from holdfast.actions.machines.state_log import Record, StateLog
+from holdfast.actions.machines.template import Template
 
 END_US = 1_000
 
@@ -309,3 +311,42 @@ def test_the_newest_whole_record_counts_with_the_changes_after_it() -> None:
     kept = log.kept()
     assert kept is not None and kept.keys == {"b": [20], "c": [30]} and kept.now_us == 30
     assert log.version == 3
+
+
+def test_an_event_that_an_urgent_one_has_overtaken_is_told_too() -> None:
+    machine = RuleMachine(Terms(name="rule"))
+    urgent, overtaken = Seen(at_us=100, position=2, priority=9), Seen(at_us=50, position=1)
+
+    told = [*machine.event(urgent), *machine.event(overtaken)]
+
+    assert [each.due.cause for each in told] == [2, 1]
+
+
+@pytest.mark.parametrize("condition", [Absence(30), Silence(30)])
+def test_an_event_that_an_urgent_one_has_overtaken_is_not_the_newest(condition: Condition) -> None:
+    machine = RuleMachine(Terms(name="rule", condition=condition))
+    machine.event(Seen(at_us=100, position=2, priority=9))
+
+    told = machine.event(Seen(at_us=50, position=1))
+
+    told += machine.advance(129)
+    told += machine.event(Seen(at_us=129, position=3))
+    assert all(each.due.at_us == 30 for each in told), "nothing was absent, and nothing silent, after 100"
+
+
+@pytest.mark.parametrize("letter", ["x", "\x01", "\U0001f525"])
+def test_an_alert_fits_an_event_whatever_the_keys_are(letter: str) -> None:
+    terms = Terms(name="rule", key="host", gathering=Gathering(gather_us=10_000, examples_max=20))
+    machine, log = RuleMachine(terms), StateLog(terms.condition)
+    for number in range(1_500):
+        properties = {"host": f"{number:08d}{letter * 190}", "more": letter * 1_000}
+        machine.event(Seen(at_us=1 + number, position=number + 1, properties=properties))
+
+    records = log.next(machine)
+    (told,) = machine.advance(20_000)
+    alert = alert_of(told, "program", "rule", "warning", Template("{keys} {keys} {keys} {keys} {keys} {keys}"))
+
+    assert all(len(record.body) < 1_000_000 for record in records)
+    assert len(msgspec.json.encode(alert)) < 1_000_000
+    assert told.due.count == 1_500
+    assert len(told.due.keys) > 100

@@ -27,7 +27,7 @@ from holdfast.continuity.link.frame import (
     Welcome,
 )
 from holdfast.continuity.request import Content
-from holdfast.wire import tls
+from holdfast.wire import local_socket, tls
 from tests.certificates import Authority
 from tests.server_process import free_port
 from tests.waiting import turn_loop, until
@@ -235,3 +235,40 @@ async def test_an_engine_that_registers_a_new_start_is_dialled_there_and_its_for
 
 def test_the_first_pause_is_far_shorter_than_a_client_waits() -> None:
     assert answer_link.PAUSE_FIRST_S < 0.1 < answer_link.PAUSE_MAX_S
+
+
+async def test_an_engine_on_this_machine_is_reached_over_its_local_socket_and_by_its_address_if_there_is_none() -> None:
+    made = local_socket.listen()
+    assert made is not None
+    name, listening = made
+    local_ends: list[EngineEnd] = []
+    near = await asyncio.get_running_loop().create_unix_server(lambda: EngineEnd(local_ends, WELCOME), sock=listening)
+    async with engine() as (port, ends):
+        link = AnswerLink(Address("e", "s1", f"127.0.0.1:{port}", local=name), HELLO, ListenerEars())
+        link.open()
+        await until(lambda: link.is_linked, "it is linked")
+        assert (len(local_ends), len(ends)) == (1, 0)
+
+        near.close()
+        assert local_ends[0].transport is not None
+        local_ends[0].transport.abort()
+        await until(lambda: link.is_linked and len(ends) == 1, "it is linked by the address")
+        assert link.send(Answered(Part("t1", 0, 0, b"body")))
+        await until(lambda: ends[0].heard_of(Answered), "the answer came")
+        await link.close()
+
+
+async def test_a_link_that_is_to_be_encrypted_goes_by_the_address(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    served = authority.issue("localhost")
+    server_context = tls.server_context(served.certificate, served.key)
+    client_context = tls.client_context(authority.file)
+    made = local_socket.listen()
+    assert made is not None
+    with made[1]:
+        async with engine(context=server_context) as (port, ends):
+            link = AnswerLink(Address("e", "s1", f"localhost:{port}", True, made[0]), HELLO, ListenerEars(), client_context)
+            link.open()
+            await until(lambda: link.is_linked, "it is linked")
+            await link.close()
+    assert len(ends) == 1

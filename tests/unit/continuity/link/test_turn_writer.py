@@ -6,7 +6,7 @@ import asyncio
 import socket
 from typing import cast
 
-from holdfast.continuity.link.turn_writer import TurnWriter
+from holdfast.continuity.link.turn_writer import TurnWriter, is_local
 from tests.waiting import turn_loop
 
 
@@ -43,5 +43,22 @@ async def test_the_first_message_of_a_turn_goes_at_once_and_the_others_together_
 
     assert await reader.read() == b"12345"
     assert counted.writes == [b"1", b"23", b"45"] and writer.unsent_bytes == 0
+    end.close()
+    await end.wait_closed()
+
+
+async def test_where_a_write_costs_little_every_message_goes_at_once() -> None:
+    ours, theirs = socket.socketpair()
+    reader, end = await asyncio.open_connection(sock=theirs)
+    transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, sock=ours)
+    counted = CountedWrites(transport)
+    assert is_local(transport)
+    writer = TurnWriter(cast(asyncio.Transport, counted), asyncio.get_running_loop(), is_gathering=False)
+
+    writer.write(b"1")
+    writer.write(b"2")
+    transport.close()
+
+    assert counted.writes == [b"1", b"2"] and await reader.read() == b"12"
     end.close()
     await end.wait_closed()

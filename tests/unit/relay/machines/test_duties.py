@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.relay.machines.duties import Duties, Refusal
+from holdfast.relay.machines.duties import PLACED_SMALL, Duties, Refusal
 from holdfast.relay.machines.marks import Stretch
 
 
@@ -82,3 +82,15 @@ def test_upstream_hears_of_exactly_those_that_are_finished_here(seed: int, mode:
 
     assert told == expected
     assert duties.waiting_count == len(where) - len(expected)
+
+
+def test_an_event_that_waits_for_ever_keeps_nothing_of_what_came_after_it() -> None:
+    duties = Duties("end-to-end")
+    duties.appended([Stretch(1, 1, 501, "here")])
+
+    for number in range(2, 5_000):
+        duties.appended([Stretch(number, number, 500 + number, "here")])
+        assert duties.finished("here", [(500 + number, 500 + number)]).confirm == [(number, number)]
+
+    assert len(duties._placed["here"]) < 2 * PLACED_SMALL
+    assert duties.finished("here", [(501, 501)]).confirm == [(1, 1)]

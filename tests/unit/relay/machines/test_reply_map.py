@@ -42,3 +42,11 @@ def test_a_correlation_id_of_somebody_else_is_no_address(text: str) -> None:
 
 def test_heads_with_a_temporary_address_show_it_without_being_read() -> None:
     assert SIGN in encode_head(Head(reply_to="_temporary.7f3a"))
+
+
+@given(st.from_regex(r"[a-z][a-z.]{0,20}", fullmatch=True))
+def test_who_answers_cannot_choose_where_the_relay_sends(queue: str) -> None:
+    for forged in (f"relay:head:{queue}:x", f"relay:head:{queue}:relay:head:_temporary.7f3a:x"):
+        assert read(forged) is None
+    head = Head(reply_to=queue, correlation_id="relay:head:_temporary.7f3a:x")
+    assert mapped(head, "the-id", "head", "relay.berlin.replies") is head

@@ -65,9 +65,14 @@ class CreditWindow:
         return events
 
     def use(self, events: int) -> None:
-        """So many are used up: the program was handed them, or nobody will be."""
+        """So many are used up: the program was handed them."""
         self.open -= events
         self._used += events
+
+    def drop(self, events: int) -> None:
+        """So many are used up, and the program was not handed them: they say nothing about its pace."""
+        self.use(events)
+        self._done += events
 
     def withdraw(self, here: int) -> int:
         """Take back all that is open but for the events that lie here; how many. Those on their way come off the next credit."""

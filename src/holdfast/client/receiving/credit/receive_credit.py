@@ -45,8 +45,14 @@ class ReceiveCredit:
     # --- what is used ------------------------------------------------------------------------------------------------
 
     def use(self, events: int, size: int) -> None:
-        """So many events and bytes are used up."""
+        """So many events and bytes are used up: the program was handed them."""
         self.window.use(events)
+        self.used_bytes += size
+        self._is_used = True
+
+    def drop(self, events: int, size: int) -> None:
+        """So many events and bytes are used up, and the program was not handed them."""
+        self.window.drop(events)
         self.used_bytes += size
         self._is_used = True
 

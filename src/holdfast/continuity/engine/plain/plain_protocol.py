@@ -6,9 +6,9 @@
 
 A request is plain if it is HTTP/1.1 on a connection that is kept, has no body over BODY_BYTES_MAX or of unknown length, asks for
 no stream, no upgrade and no `100 Continue`, and follows no request that is still being answered, on a connection whose client
-takes what is written. That is nearly every one; the rest is rare, and uvicorn does it well. A read to all servers needs no task:
-the link of the listener that answers first calls `_over`, which writes. This is most of what an engine can save on a request
-(docs/performance.md).
+takes what is written. That is nearly every one; the rest is rare, and uvicorn does it well. A write, and a read to all servers,
+need no task: the link of the listener that answers first calls `_over`, which writes. This is most of what an engine can save on
+a request (docs/performance.md).
 
 Reading, keep-alive, limits of the socket and the orderly end are uvicorn's. A plain request is its `cycle` while it lasts, so
 that uvicorn knows when a connection may be closed. Trailers are no headers: a client could put there what a proxy before the
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import Any
 
 from uvicorn.config import Config
@@ -27,8 +28,8 @@ from uvicorn.server import ServerState
 
 from holdfast.continuity.engine import passed_headers
 from holdfast.continuity.engine.application import Application, Refusal
-from holdfast.continuity.engine.plain.written_answer import chunked, head_of, refusal_of, unwritable, whole
-from holdfast.continuity.engine.under_way import AnswerCut, Transaction
+from holdfast.continuity.engine.plain.written_answer import chunked, head_of, refusal_of, unwritable, whole_of
+from holdfast.continuity.engine.transactions.under_way import AnswerCut, Transaction
 from holdfast.continuity.errors import NotAnswered, NotTaken, ReEntry
 from holdfast.continuity.request import Headers
 
@@ -41,6 +42,8 @@ TARGET_BYTES_MAX = 65535
 # Headers that may make a request other than plain. `accept` and `content-length` do so by their values.
 _NOT_PLAIN = frozenset((b"upgrade", b"expect", b"transfer-encoding", b"holdfast-transaction"))
 _BY_VALUE = frozenset((b"accept", b"content-length"))
+_KEY = b"idempotency-key"
+_HEEDED = _NOT_PLAIN | _BY_VALUE | {_KEY}
 
 
 class _NoEvent:
@@ -77,11 +80,16 @@ class PlainProtocol(HttpToolsProtocol):
         assert isinstance(application, Application)
         self._application = application
         self._engine = application.engine
-        self._is_plain = self._is_special = self._is_head_over = False
+        self._is_plain = self._is_special = self._is_head_over = self._has_key = False
+        self._session: str | None = None  # of all requests of this connection, if headers do not say it
         self._chunks: list[bytes] = []
         self._is_idle = False
         self._idle_since = 0.0
         self._idle_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)  # type: ignore[arg-type]  # it is one
+        self._session = self._application.session_of_connection(self.client)
 
     # --- from the parser ---------------------------------------------------------------------------------------------
 
@@ -92,14 +100,18 @@ class PlainProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self.url = b""
         self.headers = []
-        self.expect_100_continue = self._is_plain = self._is_special = self._is_head_over = False
+        self.expect_100_continue = self._is_plain = self._is_special = self._is_head_over = self._has_key = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._is_head_over:  # a trailer
             return
         name = name.lower()
         self.headers.append((name, value))
-        if name in _NOT_PLAIN or (name in _BY_VALUE and _is_special(name, value)):
+        if name not in _HEEDED:
+            return
+        if name == _KEY:
+            self._has_key = True
+        elif name in _NOT_PLAIN or _is_special(name, value):
             self._is_special = True
             if name == b"expect" and value.lower() == b"100-continue":
                 self.expect_100_continue = True
@@ -145,27 +157,28 @@ class PlainProtocol(HttpToolsProtocol):
     # --- a plain request ---------------------------------------------------------------------------------------------
 
     def _begin(self, method: str, target: str, headers: Headers, body: bytes) -> None:
-        cycle = self.cycle = PlainCycle(method, "")  # type: ignore[assignment]  # it stands for one of uvicorn's
+        cycle = self.cycle = PlainCycle(method, self._session or "")  # type: ignore[assignment]  # it stands for one of uvicorn's
+        key = number = ""
         try:
-            cycle.session, key, number = self._application.terms(self.client, headers)
+            if self._has_key or self._session is None:
+                cycle.session, key, number = self._application.terms(self.client, headers)
             passed = passed_headers.of_request(headers, body)
-            transaction = self._engine.begin_read(method, target, passed, body, cycle.session)
+            transaction = self._engine.begin(method, target, passed, body, session=cycle.session, key=key, number=number)
         except (Refusal, ReEntry, NotTaken) as problem:
             return self._end(cycle, refusal_of(cycle.method, problem))
         if transaction is None:
             return self._run(self._submit(cycle, target, passed, body, key, number))
-        read = transaction
-        read.watcher = lambda: self._over(cycle, read)
+        transaction.watcher = partial(self._over, cycle, transaction)
         return None
 
-    def _over(self, cycle: PlainCycle, read: Transaction) -> None:
-        """A read was answered."""
+    def _over(self, cycle: PlainCycle, transaction: Transaction) -> None:
+        """A request that no task waits for was answered, or is refused after all."""
         try:
-            self._engine.answered(read, cycle.session)
+            self._engine.answered(transaction, cycle.session)
         except (NotTaken, NotAnswered) as problem:
             self._end(cycle, refusal_of(cycle.method, problem))
         else:
-            self._answer(cycle, read, read.number)
+            self._answer(cycle, transaction, transaction.number)
 
     async def _submit(
         self, cycle: PlainCycle, target: str, headers: Headers, body: bytes, key: str, number: str
@@ -186,7 +199,7 @@ class PlainProtocol(HttpToolsProtocol):
             self._run(self._stream(cycle, transaction, number))
         else:
             self._engine.leave(number)
-            written = whole(cycle.method, transaction.head.status, passed_headers.of_answer(transaction, number), body)
+            written = whole_of(cycle.method, transaction, number, body)
             self._end(cycle, written if written is not None else unwritable(cycle.method))
 
     async def _stream(self, cycle: PlainCycle, transaction: Transaction, number: str) -> None:

@@ -2,15 +2,48 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from http import HTTPStatus
 
 from holdfast.continuity.engine import passed_headers
 from holdfast.continuity.engine.application import Refusal
+from holdfast.continuity.engine.transactions.under_way import Transaction
 from holdfast.continuity.errors import NotAnswered, NotTaken, ReEntry
 from holdfast.continuity.request import Headers
 
 _STATUS_LINES = {each.value: f"HTTP/1.1 {each.value} {each.phrase}".encode() for each in HTTPStatus}
 _WITHOUT_BODY = frozenset((204, 304))
+# Beginnings of answers that are kept: servers say the same headers again and again, but for the date.
+BEGINNINGS_MAX = 256
+# Longer ones are not kept.
+BEGINNING_HEADERS_MAX = 32
+
+
+def whole_of(method: str, transaction: Transaction, number: str, body: bytes) -> bytes | None:
+    """A whole answer to a request, with its confirmation number; None if its headers cannot be written."""
+    begun = transaction.begin
+    assert begun is not None
+    status = begun.head.status
+    if (
+        not begun.replayed
+        and method != "HEAD"
+        and status not in _WITHOUT_BODY
+        and len(begun.head.headers) <= BEGINNING_HEADERS_MAX
+    ):
+        beginning = _beginning(status, tuple(begun.head.headers))
+        if beginning is not None and number.isprintable():
+            return b"%s\r\nholdfast-transaction: %s\r\ncontent-length: %d\r\n\r\n%s" % (
+                beginning, number.encode(), len(body), body,
+            )  # fmt: skip
+    return whole(method, status, passed_headers.of_answer(transaction, number), body)
+
+
+@lru_cache(maxsize=BEGINNINGS_MAX)
+def _beginning(status: int, headers: tuple[tuple[bytes, bytes], ...]) -> bytes | None:
+    """Status line and headers but for the length, as most answers of a server have them; None if they cannot be written."""
+    told = [each for each in passed_headers.without_internal(list(headers)) if each[0] != b"content-length"]
+    written = _head(status, told)
+    return written[:-4] if written is not None else None
 
 
 def whole(method: str, status: int, headers: Headers, body: bytes) -> bytes | None:

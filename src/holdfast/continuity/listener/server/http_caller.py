@@ -179,13 +179,13 @@ class HttpCaller:
 
         It is the same call as `call` with a `stream`. An answer that comes whole is told in the turn of the loop that reads it.
         """
-        if not self.is_at_hand:
+        if (connection := self._kept() if self._turns.are_free else None) is None:
             return False
         if (request := written(content, headers, self._host)) is None:
+            self._idle.append(connection)
             told(UNWRITABLE)
             return True
         self._turns.take_at_once()
-        connection = self._idle.pop()
         self._watch(connection, asyncio.get_running_loop().time() + timeout)
 
         def heard() -> None:

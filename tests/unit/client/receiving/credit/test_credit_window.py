@@ -120,3 +120,16 @@ def test_a_round_trip_of_a_second_opens_a_second_of_work() -> None:
     working(window, 500, 0.02)
 
     assert window.size == 50
+
+
+def test_events_that_nobody_was_handed_say_nothing_about_the_pace() -> None:
+    window = CreditWindow(None)
+    window.grant()
+    window.go_on(0.0)
+    window.use(1)
+    window.drop(3)  # they expired, or were given back
+
+    window.look(10.0)
+
+    assert window.size == START_EVENTS  # four events in ten seconds would have made it 1
+    assert window.keep(10.0, 2) == 1  # nothing was taken for ten seconds

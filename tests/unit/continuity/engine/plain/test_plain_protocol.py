@@ -243,3 +243,30 @@ async def test_a_fault_of_the_engine_cuts_the_connection_and_no_client_waits_for
         monkeypatch.setattr(front.engine, "submit", fail)
 
         assert await said(front, get("/write"), last=b"never") == b""
+
+
+async def test_a_write_of_an_open_session_needs_no_task_and_two_on_one_connection_are_answered_in_order(tmp_path: Path) -> None:
+    url, go_on, called = f"memory:plain-{next(_numbers)}", asyncio.Event(), 0
+
+    async def held(content: Content) -> Answer:
+        nonlocal called
+        called += 1
+        if content.target == "/2":
+            await go_on.wait()
+        return await echo(content)
+
+    async with fronted_engine(url, Domain(name="shop")) as front, listening(url, held, tmp_path / "1", server="one"):
+        await until(lambda: len(front.engine.servers.current()) == 1, "it is current")
+        reader, writer = await asyncio.open_connection("127.0.0.1", front.port)
+        writer.write(b"POST /1 HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n")
+        await reader.readuntil(b"POST /1 0")
+        writer.write(b"POST /2 HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nab")
+        await until(lambda: called == 2, "the second is called")
+        submitting = [each for each in asyncio.all_tasks() if "_submit" in repr(each.get_coro())]
+        go_on.set()
+        second = await reader.readuntil(b"POST /2 2")
+        writer.close()
+        await writer.wait_closed()
+
+    assert submitting == []
+    assert b"200 OK" in second and b"holdfast-transaction: " in second

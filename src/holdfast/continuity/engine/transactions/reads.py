@@ -18,8 +18,8 @@ from collections.abc import Callable
 
 from holdfast.continuity.domain import Domain, Route
 from holdfast.continuity.engine.servers import Server, Servers
-from holdfast.continuity.engine.sessions import Sessions
-from holdfast.continuity.engine.under_way import Transaction, UnderWay
+from holdfast.continuity.engine.transactions.sessions import Sessions
+from holdfast.continuity.engine.transactions.under_way import Transaction, UnderWay
 from holdfast.continuity.errors import NotAnswered, NotTaken
 from holdfast.continuity.link import frame
 from holdfast.continuity.link.frame import Read, Stop

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 SESSIONS_MAX = 100_000
 
 
 class Session:
-    __slots__ = ("confirmed", "is_open", "lock", "needed", "opened", "place", "sequence")
+    __slots__ = ("confirmed", "is_open", "lock", "needed", "opened", "place", "sending", "sequence")
 
     def __init__(self) -> None:
         self.sequence = 0
@@ -24,6 +26,12 @@ class Session:
         self.needed = 0
         self.opened: asyncio.Future[None] | None = None
         self.lock: asyncio.Lock | None = None
+        self.sending: asyncio.Future[Any] | None = None  # done when the newest request that no task waits for has its receipt
+
+    @property
+    def may_send(self) -> bool:
+        """No request of it is being sent."""
+        return (self.sending is None or self.sending.done()) and (self.lock is None or not self.lock.locked())
 
 
 class Sessions:
@@ -68,10 +76,15 @@ class Sessions:
                 await session.opened
         session.is_open = True
 
-    def turn(self, name: str) -> AbstractAsyncContextManager[None]:
+    @asynccontextmanager
+    async def turn(self, name: str) -> AsyncIterator[None]:
         """The requests of one session go one after the other."""
         if not name:
-            return nullcontext()
+            yield
+            return
         session = self.get(name)
         session.lock = session.lock or asyncio.Lock()
-        return session.lock
+        async with session.lock:
+            if session.sending is not None and not session.sending.done():
+                await asyncio.wait((session.sending,))
+            yield

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Literal, cast
 
 from holdfast.continuity.answer import Answer, Head
+from holdfast.continuity.errors import NotTaken
 from holdfast.continuity.machines.effects import trace_of
 from holdfast.continuity.machines.gathering import Begin, Chunk, Cut, Decided, End, Error, Gathering, Out, Resume
 
@@ -38,6 +39,7 @@ class Transaction:
         self.streamed_by = ""  # the server of a stream that is passed through
         self.begin: Begin | None = None
         self.error: Error | None = None
+        self.refusal: NotTaken | None = None  # it was not appended, which was learnt after it was begun
         self.places: dict[str, int] = {}  # where each server was when it answered
         self._chunks: list[bytes] = []
         self._chunks_bytes = 0
@@ -60,6 +62,12 @@ class Transaction:
     @property
     def is_answered(self) -> bool:
         return self.begin is not None or self.error is not None
+
+    def tell(self) -> None:
+        """Call whoever watches, once."""
+        if self.watcher is not None:
+            watcher, self.watcher = self.watcher, None
+            watcher()
 
     @property
     def is_over(self) -> bool:
@@ -181,8 +189,7 @@ class UnderWay:
                 if kind is End:
                     self._ended(transaction, cast(End, out))
         if transaction.watcher is not None and transaction.is_answered:
-            watcher, transaction.watcher = transaction.watcher, None
-            watcher()
+            transaction.tell()
         if number in self._transactions:
             self._look_at_time(number, transaction)
 
@@ -202,6 +209,12 @@ class UnderWay:
             self._compared[number] = None
             while len(self._compared) > COMPARED_MAX:
                 self.forget(next(iter(self._compared)))
+
+    def refuse(self, transaction: Transaction, refusal: NotTaken) -> None:
+        """It was not appended: nobody will answer."""
+        transaction.refusal = refusal
+        self.forget(transaction.number)
+        transaction.tell()
 
     def forget(self, number: str) -> None:
         """It is decided, was never sent, or is not compared."""
