@@ -16,10 +16,11 @@ NODES = ("a", "b")
 class ClusterProcesses:
     """One message manager with a copy at each node."""
 
-    def __init__(self, folder: Path, nats: Sequence[NatsServer], nodes: Sequence[str] = NODES) -> None:
+    def __init__(self, folder: Path, nats: Sequence[NatsServer], nodes: Sequence[str] = NODES, grace_ms: int = 2_000) -> None:
         self.file = folder / "cluster.toml"
+        self.name = f"test-{secrets.token_hex(4)}"
         lines = {
-            "name": f"test-{secrets.token_hex(4)}",
+            "name": self.name,
             "nats": [each.url for each in nats],
             "monitors": [each.monitor for each in nats],
             "replicas": len(nats),
@@ -29,7 +30,7 @@ class ClusterProcesses:
         }
         text = "".join(f"{name} = {json.dumps(value)}\n" for name, value in lines.items())
         self.file.write_text(f"{text}[managers]\nm1 = {json.dumps(list(nodes))}\n")
-        options = ("--cluster", str(self.file), "--session-grace-ms", "2000")
+        options = ("--cluster", str(self.file), "--session-grace-ms", str(grace_ms))
         self.nodes = {name: ServerProcess(folder / name, "--name", name, *options) for name in nodes}
 
     def __enter__(self) -> ClusterProcesses:

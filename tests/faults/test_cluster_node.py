@@ -128,3 +128,21 @@ async def test_clients_go_on_when_the_node_of_the_primary_leaves(tmp_path: Path,
 
         assert seen == list(range(60))
         assert cluster.primary() == "b"
+
+
+async def test_a_deposed_primary_follows_again_and_takes_over_again(tmp_path: Path, nats: NatsServer) -> None:
+    async with clustered(tmp_path, nats) as cluster, holdfast.connect(cluster.url("a", "b")) as client:
+        await client.queue("orders").send(1)
+        first, second = (cluster.nodes[name].node.members[MANAGER] for name in "ab")
+        deposed = first.manager
+        assert second.manager is not None
+        await second.manager.take_over()
+        await until(
+            lambda: first.manager not in (None, deposed), "the deposed primary is opened anew"
+        )  # reads its own claim again
+        assert second.is_primary
+        await cluster.stop("b")
+        await until(lambda: first.is_primary, "it takes over again")
+
+        async with client.queue("orders").receive() as incoming:
+            assert (await incoming.next(timeout=20)).data == 1

@@ -135,9 +135,10 @@ class Member:
         if manager.failure is not None:
             await asyncio.sleep(OPEN_AGAIN_S)
 
-    def _began(self, claimed: effect.Claimed) -> None:
+    def _began(self, claimed: effect.Claimed, is_own: bool) -> None:
+        """A claim was applied. One of this node from before this copy was opened is not its own: it was deposed since."""
         self._note(claimed)
-        if self.manager is not None and claimed.start == self._whose.start:
+        if self.manager is not None and is_own:
             self._led_since_ms = self._clock.steady_ms()
             if self._lead is not None:
                 self._lead(self.manager, claimed.epoch)

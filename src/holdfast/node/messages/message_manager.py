@@ -74,10 +74,10 @@ class MessageManager:
         self.applied = start.snapshot_at
         self.is_primary = False
         self.failure: HoldfastError | None = None
-        # Called when something was sent to `_ADMIN`, when a backlog came or went, and when a claim was applied.
+        # Called when something was sent to `_ADMIN`, when a backlog came or went, and when a claim was applied (is it own?).
         self.administration_asked: Callable[[], None] = lambda: None
         self.backlogs_changed: Callable[[], None] = lambda: None
-        self.epoch_began: Callable[[effect.Claimed], None] = lambda claimed: None
+        self.epoch_began: Callable[[effect.Claimed, bool], None] = lambda claimed, is_own: None
         self.turn = SharedTurn()  # of all who read many heads
         self.flow = DestinationFlow(directory, bus, operator_log)
         self.figures = Figures()
@@ -296,8 +296,9 @@ class MessageManager:
             if each.origin:
                 self._bus.publish(each.origin, Reply(each.token, each.value, each.error))
         elif isinstance(each, effect.Claimed):
-            self.epoch_began(each)
-            if self._start.is_own(each, self.applied):
+            is_own = self._start.is_own(each, self.applied)
+            self.epoch_began(each, is_own)
+            if is_own:
                 self._become_primary(each)
             elif self.is_primary:
                 self._step_down(each)

@@ -56,7 +56,8 @@ class Node:
         whose = Backup(name, start)
         self.bus = CuttableBus(cluster.bus)
         self._cluster = cluster
-        self.member = Member(MANAGER, whose, rank, self._open, SystemClock())
+        self.led: list[int] = []  # epochs
+        self.member = Member(MANAGER, whose, rank, self._open, SystemClock(), lambda _, epoch: self.led.append(epoch))
         self.heart = Heart(whose, "", self.bus, SystemClock(), [self.member])
 
     async def _open(self, whose: Backup) -> MessageManager:
@@ -196,3 +197,18 @@ async def test_a_copy_whose_channel_is_away_is_opened_when_it_is_back(monkeypatc
 
 def _now_ms() -> int:
     return SystemClock().steady_ms()
+
+
+async def test_a_deposed_primary_that_reads_its_own_claim_again_does_not_lead_by_it() -> None:
+    async with clustered("a", "b") as cluster:
+        await cluster.until_primary("a")
+        deposed, other = cluster.nodes["a"].member.manager, cluster.nodes["b"].member.manager
+        assert other is not None
+        await other.take_over()
+        await until(lambda: cluster.nodes["a"].member.manager not in (None, deposed), "it is opened anew")
+        await cluster.until_equal()
+        assert (cluster.nodes["a"].led, cluster.primaries()) == ([1], ["b"])
+
+        await cluster.stop("b")
+        await cluster.until_primary("a")
+        assert cluster.nodes["a"].led == [1, 3]
