@@ -190,6 +190,33 @@ async def test_a_session_that_a_process_before_left_is_gone_on_with_and_what_it_
             await resumed.settled()
 
 
+async def test_verdicts_and_transactions_of_a_later_process_are_not_taken_for_those_before(url: str, name: str) -> None:
+    """Both are counted by the client, and one that was applied is not applied again."""
+    async with holdfast.connect(url) as former, holdfast.connect(url) as client:
+        await client.queue(name).send_many(range(8))
+        left = await former.session().open()
+        incoming = await left.queue(name).receive(held=()).open()
+        for _ in range(6):
+            event = await incoming.next(timeout=20)
+            incoming.confirm([(event.position, event.position)])
+            await incoming.settled()
+            async with left.transaction() as tx:
+                await tx.queue(name).send("of the former process")
+
+        async with client.session(resume=left.id) as session, session.queue(name).receive(held=()) as resumed:
+            event = await resumed.next(timeout=20)
+            resumed.confirm([(event.position, event.position)])
+            await resumed.settled()
+            async with session.transaction() as tx:
+                await tx.queue(name).send("of the later process")
+
+        async with client.queue(name).browse() as events:
+            waiting = [each.data async for each in events]
+        assert waiting.count("of the later process") == 1
+        assert waiting.count("of the former process") == 6
+        assert len(waiting) == 8 - 7 + 7
+
+
 async def test_what_is_no_id_of_a_session_is_refused_and_an_unknown_one_is_a_new_session(url: str, name: str) -> None:
     async with holdfast.connect(url) as client:
         for wrong in ("{", '{"m1": 1}', "a\nb"):

@@ -106,7 +106,7 @@ def test_of_a_receiver_a_program_sees_what_it_should_use() -> None:
 
     assert seen == {
         "batches", "close", "confirm", "destination", "encoded", "give_back_prefetched", "held", "identity", "is_open", "lost",
-        "next", "open", "reject", "release", "settled", "subscription"
+        "next", "open", "reject", "release", "settled", "subscription", "take_at_once"
     }  # fmt: skip
     assert all(getattr(holdfast.Incoming, name).__doc__ for name in seen)
     blocking = {name for name in dir(holdfast.blocking.Incoming) if not name.startswith("_")}

@@ -36,7 +36,7 @@ cloudpickle: Any = _cloudpickle  # it has no types
 PACKAGE = "holdfast"
 # Packages that a client needs: for frames, checksums, selectors and patterns.
 NEEDED = ("msgspec", "crc32c", "lark", "re2")
-_LEFT_OUT = ("__pycache__", "tests", "cli", "simulation")
+_LEFT_OUT = ("__pycache__", "tests", "cli", "simulation", "engine", "listener", "storage", "relay", "jetstream", "clustered")
 
 
 def archive_of(names: tuple[str, ...] = (PACKAGE, *NEEDED)) -> bytes:

@@ -39,7 +39,7 @@ class PartOutbox:
         self._outbox: Outbox[int, Part] = Outbox(PARTS_MAX, BYTES_MAX)
 
     def new(self) -> Assembly:
-        self._count += 1
+        self._count = max(self._count, self.session.counts_from) + 1
         return Assembly(self, str(self._count))
 
     def remember(self, assembly: Assembly) -> None:

@@ -155,12 +155,14 @@ class Connection:
         former = dict(resume or {})
         made = Session(self, name, self.session.source, confirm, is_resumable, None, channel or next(iter(former), ""))
         made.id, made.former = former.get(made.channel, ""), former
+        made.is_inherited = bool(made.id)
         return self._add(made)
 
     def new_lane(self, home: Session, channel: str) -> Session:
         """Add the lane of a session in another channel."""
         made = Session(self, home.name, home.source, home.confirm, home.is_resumable, home, channel)
         made.id = home.former.pop(channel, "")
+        made.is_inherited = bool(made.id)
         return self._add(made)
 
     def _add(self, made: Session) -> Session:

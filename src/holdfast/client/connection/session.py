@@ -24,7 +24,7 @@ from holdfast.client.connection.lanes import Lanes
 from holdfast.client.link.questions import QUESTIONS_FROM, Questions
 from holdfast.client.sending.producer import Producer
 from holdfast.errors import HoldfastError, LinkLost, OutcomeUnknown, ProtocolError, TransactionAborted, Unavailable, by_code
-from holdfast.event.identifier import Counter
+from holdfast.event.identifier import Counter, take_apart
 from holdfast.wire.frame import (
     Answered,
     Browsed,
@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 # A receiver that could not be detached is detached again after this.
 DETACH_AGAIN_S = 0.1
 
+# No process counts more than so many verdicts, or assemblies, in a millisecond of its life (as a power of two).
+COUNTED_BITS = 14
+
 
 class Session(Questions):
     connection: Connection
@@ -73,6 +76,7 @@ class Session(Questions):
         self.lanes: Lanes | None = None if lane_of is None else lane_of.lanes
         self.former: dict[str, str] = {}  # by channel: ids of a session before it, whose place its lanes take
         self.number = connection.next_number(self)
+        self.is_inherited = False  # it goes on in the place of a session of a former process
         self.name = name
         self.confirm = confirm
         self.is_resumable = is_resumable
@@ -158,7 +162,10 @@ class Session(Questions):
             deadline,
             self.number,
         )
-        self.ids = Counter(int.from_bytes(opened.first_id, "big"))
+        first_id = int.from_bytes(opened.first_id, "big")
+        self.ids = Counter(first_id)
+        if self.is_inherited:
+            self.is_inherited, self.counts_from = False, take_apart(first_id).start_ms << COUNTED_BITS
         self.id = opened.session
         self.channel = opened.channel
         self.incarnation = opened.incarnation or self.connection.incarnation

@@ -65,6 +65,7 @@ class Questions:
         self.channel = ""  # of its message manager, as positions name it; "" where there is one alone
         self.incarnation = ""  # of this channel: positions of another one mean other events; "" before the first link
         self.ids = Counter(0)  # for events: nobody else has these
+        self.counts_from = 0  # verdicts and assemblies are counted from here on: a former process has counted below it
         self.is_ready = False
         self._ready: asyncio.Future[None] = connection.loop.create_future()
         self._closed: HoldfastError | None = None

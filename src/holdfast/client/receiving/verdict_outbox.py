@@ -91,7 +91,7 @@ class VerdictOutbox:
 
     def _send(self, settlement: Settlement) -> None:
         if not settlement.number:
-            self._number += 1
+            self._number = max(self._number, self._session.counts_from) + 1
             settlement = settlement._replace(number=self._number)
         token, future = self._session.question()
         self._outbox.sent(token, settlement)

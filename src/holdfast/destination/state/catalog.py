@@ -30,7 +30,7 @@ Destination = Queue | Topic
 # Log records that wait in a subscription without receivers; records past them are not kept.
 LOG_EVENTS_MAX = 100_000
 # The names of the newest changes, for those who know what was before them.
-NEWS_MAX = 4_096
+NEWS_MAX = 128
 
 
 class Catalog:
