@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import effort
 from tests.cluster_processes import ClusterProcesses
 from tests.contract import over_cluster, over_managers
 from tests.contract.channels import InMemory, Kind, OnJetStream, OnJournal
@@ -50,13 +51,13 @@ def _kind(name: str, request: pytest.FixtureRequest, folder: Path) -> Kind:
             return OnJetStream(request.getfixturevalue("nats_cluster").servers)
 
 
-@pytest.fixture(params=["memory", "journal", "jetstream", "jetstream-r3"])
+@pytest.fixture(params=effort.cases(["memory", "journal", "jetstream"], long=["jetstream-r3"]))
 def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
     """A kind of channel, with a place of its own for this test."""
     return _kind(request.param, request, tmp_path)
 
 
-@pytest.fixture(params=["journal", "jetstream", "jetstream-r3"])
+@pytest.fixture(params=effort.cases(["journal", "jetstream"], long=["jetstream-r3"]))
 def lasting_kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
     """The kinds that outlive their process. A channel in memory does not, by nature."""
     return _kind(request.param, request, tmp_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-SHORT = frozenset(f"tests.contract.test_{name}" for name in ("client_deduplicate", "client_refusals", "client_keeper"))
+SHORT = frozenset(f"tests.contract.test_{name}" for name in ("client_refusals", "client_keeper"))
 
 
 def mark(item: pytest.Item) -> None:
