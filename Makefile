@@ -57,7 +57,7 @@ demo-cluster: $(STAMPS)/cluster ## see one server on many processes: nodes, the 
 TESTS ?= tests
 WORKERS ?= 3
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
-test: $(STAMPS)/dev $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/packages ## show that every promise holds: about twelve minutes on two cores
+test: $(STAMPS)/dev $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/packages ## show that every promise holds: about ten minutes on two cores
 	$(PYTEST) --durations=20 $(TESTS)
 
 # How much each test then tries is decided in tests/effort.py, which also says how to replay a failure.
