@@ -53,9 +53,9 @@ demo-relay: $(STAMPS)/run ## see a branch office behind a thin line: its relay k
 demo-cluster: $(STAMPS)/cluster ## see one server on many processes: nodes, the primary and a NATS server killed, nothing lost
 	@$(BIN)/python -m examples.cluster_demo
 
-# Tests wait for disks and processes more than they compute: three at a time, also on two cores.
+# Tests wait for disks and processes more than they compute: four at a time, also on two cores.
 TESTS ?= tests
-WORKERS ?= 3
+WORKERS ?= 4
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 test: $(STAMPS)/dev $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/packages ## show that every promise holds: about ten minutes on two cores
 	$(PYTEST) --durations=20 $(TESTS)
