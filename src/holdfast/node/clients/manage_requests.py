@@ -59,7 +59,8 @@ def manage(request: Request, message: frame.Manage) -> None:
     if places is None:
         _carry_out(request, action, asked)
     else:
-        route(places, request.session.channel, action, asked, partial(_carry_out_at, request, action, asked))
+        then = request.guarded(partial(_carry_out_at, request, action, asked))
+        route(places, request.session.channel, action, asked, then, request.failed)
 
 
 def _carry_out_at(request: Request, action: str, asked: arguments.Arguments, managers: Sequence[str]) -> None:
@@ -196,7 +197,7 @@ def _locate(request: Request, asked: arguments.Locate) -> None:
     if places is None:
         request.answered({"channel": "", "is_placed": True})
     elif asked.is_used and request.manager.settings.is_create_on_first_use:
-        places.reserve(asked.name, lambda manager: request.answered({"channel": manager, "is_placed": True}))
+        places.reserve(asked.name, lambda manager: request.answered({"channel": manager, "is_placed": True}), request.failed)
     else:
         found = places.find(asked.name)
         request.answered({"channel": found or places.managers[0], "is_placed": found is not None})

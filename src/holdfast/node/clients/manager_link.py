@@ -194,11 +194,19 @@ class ManagerLink:
             waiting.failed(problem)
 
     def must_learn(self, destination: str, then: Callable[[], None]) -> bool:
-        """Whether the message manager, which is in another process, is asked about a destination that is not known here; `then`
-        is called when it has answered."""
+        """Whether others are asked about a destination that is not known here: the table of places, and the message manager in
+        another process. `then` is called when they have answered."""
         if self.messages.kind_of(destination) is not None or destination in self._created:
             return False
+        if self.places is not None:
+            is_used = self.settings.is_create_on_first_use
+            if self.places.learn(destination, is_used, partial(self._learn_destinations, then)):
+                return True
         return self.messages.learn_destinations(then)
+
+    def _learn_destinations(self, then: Callable[[], None]) -> None:
+        if not self.messages.learn_destinations(then):
+            then()
 
     def being_created(self, destination: str) -> Kind | None:
         return self._created.get(destination)

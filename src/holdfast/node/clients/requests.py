@@ -130,17 +130,21 @@ class Request:
         for target in self.targets:
             begin(target, partial(told, target.name), partial(refused, target.name))
 
-    def when_known(self, destination: str, do: Callable[[], None]) -> None:
-        """Do it; for a destination of a message manager of another process when it is known here, for a temporary one when the
-        channel is replayed, because before that nobody knows whose it is."""
-        messages = self.target.messages
+    def guarded(self, do: Callable[..., None]) -> Callable[..., None]:
+        """The same function, for a later turn: what it refuses goes to the client that asked."""
 
-        def known() -> None:
+        def guarded(*given: Any) -> None:
             try:
-                do()
+                do(*given)
             except HoldfastError as problem:
                 self.failed(problem)
 
+        return guarded
+
+    def when_known(self, destination: str, do: Callable[[], None]) -> None:
+        """Do it; for a destination of a message manager of another process when it is known here, for a temporary one when the
+        channel is replayed, because before that nobody knows whose it is."""
+        messages, known = self.target.messages, self.guarded(do)
         if self.target.must_learn(destination, known):
             return
         if messages.is_primary or not name.is_temporary(destination):
