@@ -65,6 +65,12 @@ class Places(Protocol):
         """Whether the place may be one that is not known here; `then` is called when it is looked for. `is_used`: it is made, if
         there is none. In one process: never."""
 
+    def begin_delete(self, destination: str, then: Callable[[int], None], failed: Failed) -> None:
+        """Note that a destination is to be deleted; call `then` with the revision that its `Delete` carries, or `failed`."""
+
+    def end_delete(self, destination: str, revision: int, is_deleted: bool, then: Callable[[], None]) -> None:
+        """The `Delete` of this revision was applied, or refused; `then` is called when that is noted."""
+
 
 def check_rules(rules: Sequence[Rule], managers: Sequence[str]) -> None:
     for rule in rules:
@@ -123,6 +129,12 @@ class PlaceTable(Places):
 
     def learn(self, destination: str, is_used: bool, then: Callable[[], None]) -> bool:
         return False
+
+    def begin_delete(self, destination: str, then: Callable[[int], None], failed: Failed) -> None:
+        then(0)
+
+    def end_delete(self, destination: str, revision: int, is_deleted: bool, then: Callable[[], None]) -> None:
+        then()
 
     def note(self, destination: str, manager: str) -> bool:
         """A destination was found at a manager; whether that is its place."""

@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence, Set
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.bus.bus import Bus, message_manager_subject
 from holdfast.bus.message import CreditGranted, Delivered, DeliveredSlice, Holding, Question, Reply
@@ -28,13 +29,24 @@ from holdfast.channel.channel import Channel, Purpose
 from holdfast.cluster.places import Places
 from holdfast.destination import command, name
 from holdfast.destination.name import ADMIN, DEAD
-from holdfast.errors import BadEvent, BadName, Closed, HoldfastError, NoReply, OutcomeUnknown, TimedOut, TooLarge, Unavailable
+from holdfast.errors import (
+    BadEvent,
+    BadName,
+    Closed,
+    HoldfastError,
+    NoReply,
+    OutcomeUnknown,
+    Refused,
+    TimedOut,
+    TooLarge,
+    Unavailable,
+)
 from holdfast.event import batch, identifier
 from holdfast.event.event import JSON, NOT_READABLE, Head, decode_data, decode_head, encode_head
 from holdfast.event.position import Ranges
 from holdfast.node import supervision
-from holdfast.node.administration.actions import COMMANDS, QUESTIONS, no_such_action
-from holdfast.node.administration.arguments import Arguments, Subscriptions, Unsubscribe, read
+from holdfast.node.administration.actions import COMMANDS, QUESTIONS, Maker, no_such_action, with_revision
+from holdfast.node.administration.arguments import Arguments, Delete, Subscriptions, Unsubscribe, read
 from holdfast.node.administration.gathering import gathered, most_waiting_first
 from holdfast.node.administration.routing import route
 from holdfast.node.clock import Clock
@@ -243,6 +255,8 @@ class AdminQueue:
             there = {name: await self._ask(name, "subscriptions", rows) for name in managers}
             managers = most_waiting_first(there, asked.name)
         make = COMMANDS[action](asked, self._clock.now_ms())
+        if isinstance(asked, Delete) and self._places is not None:
+            return await self._delete(asked.name, make, managers[0], self._places)
         told = [await self._until_done(lambda token: make(self._subject, token), name) for name in managers]
         return told[0]
 
@@ -253,6 +267,21 @@ class AdminQueue:
         found: asyncio.Future[Sequence[str]] = asyncio.get_running_loop().create_future()
         route(self._places, self._home, action, asked, found.set_result, found.set_exception)
         return await found
+
+    async def _delete(self, destination: str, make: Maker, manager: str, places: Places) -> Any:
+        """Delete a destination, noted in the table of places before and after it."""
+        begun: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        places.begin_delete(destination, begun.set_result, begun.set_exception)
+        revision, ended = await begun, asyncio.Event()
+        try:
+            value = await self._until_done(lambda token: replace(make(self._subject, token), revision=revision), manager)
+        except Refused:
+            places.end_delete(destination, revision, False, ended.set)
+            await ended.wait()
+            raise
+        places.end_delete(destination, revision, True, ended.set)
+        await ended.wait()
+        return value
 
     async def _ask(self, name: str, action: str, asked: Arguments) -> Any:
         self._token += 1
@@ -277,7 +306,7 @@ class AdminQueue:
             token = self._token
             answer = self._answers[token] = asyncio.get_running_loop().create_future()
             try:
-                await manager.channel.append(command.encode(make(token)), Purpose.UPKEEP)
+                await manager.channel.append(command.encode(with_revision(make(token), self._places)), Purpose.UPKEEP)
                 manager.messages.apply_now()
                 is_here = manager.messages is self._messages
                 done, _ = await asyncio.wait({answer}, timeout=None if is_here else ASKED_MAX * ASKED_AGAIN_S)

@@ -32,7 +32,12 @@ def route(places: Places, own: str, action: str, asked: arguments.Arguments, the
     elif action in MAKING:
         places.reserve(where, lambda manager: then(_each(places, manager)), failed, is_created=action == "create")
     else:  # a destination without a place is nowhere: the first manager says so
-        then(_each(places, places.find(where) or places.managers[0]))
+
+        def look() -> None:
+            then(_each(places, places.find(where) or places.managers[0]))
+
+        if places.find(where) is not None or not places.learn(where, False, look):
+            look()
 
 
 def _each(places: Places, manager: str) -> Sequence[str]:

@@ -141,11 +141,11 @@ class Request:
 
         return guarded
 
-    def when_known(self, destination: str, do: Callable[[], None]) -> None:
+    def when_known(self, destination: str, do: Callable[[], None], is_used: bool = True) -> None:
         """Do it; for a destination of a message manager of another process when it is known here, for a temporary one when the
         channel is replayed, because before that nobody knows whose it is."""
         messages, known = self.target.messages, self.guarded(do)
-        if self.target.must_learn(destination, known):
+        if self.target.must_learn(destination, known, is_used):
             return
         if messages.is_primary or not name.is_temporary(destination):
             do()

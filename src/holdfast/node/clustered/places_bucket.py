@@ -129,17 +129,14 @@ class PlacesBucket(Places):
     def learn(self, destination: str, is_used: bool, then: Callable[[], None]) -> bool:
         if _without_entry(destination, self._table) is not None:
             return False
-        if isinstance(self._table.reserving(destination), Done):
-            return False
         self._start(self._look(destination, is_used, then), f"looking for the place of {destination}")
         return True
 
     async def _look(self, destination: str, is_used: bool, then: Callable[[], None]) -> None:
         try:
+            await self._read(destination)
             if is_used:
                 await self.place(destination)
-            else:
-                await self._read(destination)
         except HoldfastError as problem:  # whoever asked finds no place, and says so
             log.debug("the place of %s is not known: %s", destination, problem)
         then()
@@ -152,11 +149,39 @@ class PlacesBucket(Places):
             step = self._table.reserving(destination, manager, is_created)
             if isinstance(step, Done):
                 return step.place.manager
-            if await self._carry_out(destination, step):
+            if await self._put(destination, step):
                 is_created = False
 
-    async def _carry_out(self, destination: str, step: Put) -> bool:
-        """Take a step; whether it was the first, and counts."""
+    def begin_delete(self, destination: str, then: Callable[[int], None], failed: Failed) -> None:
+        self._start(self._begin_delete(destination, then, failed), f"deleting the place of {destination}")
+
+    async def _begin_delete(self, destination: str, then: Callable[[int], None], failed: Failed) -> None:
+        revision = None
+        try:
+            await self._read(destination)
+            while revision is None:
+                step = self._table.deleting(destination)
+                revision = await self._put(destination, step) if step is not None else 0
+        except HoldfastError as problem:
+            failed(problem)
+        else:
+            then(revision)
+
+    def end_delete(self, destination: str, revision: int, is_deleted: bool, then: Callable[[], None]) -> None:
+        self._start(self._end_delete(destination, revision, is_deleted, then), f"deleting the place of {destination}")
+
+    async def _end_delete(self, destination: str, revision: int, is_deleted: bool, then: Callable[[], None]) -> None:
+        """Note what became of a deletion. If that fails, or another was first, whoever uses the name finds out."""
+        found = self._table.entry(destination)
+        if found is not None and found.revision == revision:
+            try:
+                await self._put(destination, self._table.deleted(found) if is_deleted else self._table.kept(found))
+            except HoldfastError as problem:
+                log.debug("the place of %s is still being deleted: %s", destination, problem)
+        then()
+
+    async def _put(self, destination: str, step: Put) -> int | None:
+        """Take a step; return its revision, or None if another was first, whose entry is known then."""
         try:
             async with self._under_way:
                 revision = await self._of_bucket().put(destination, encode(step.place), step.after)
@@ -164,9 +189,9 @@ class PlacesBucket(Places):
             raise Unavailable(f"the place of {destination!r} is not known yet: {problem}; repeat later") from problem
         if revision is None:
             await self._read(destination)
-            return False
+            return None
         self._note(destination, step.place._replace(revision=revision))
-        return True
+        return revision
 
     async def _read(self, destination: str) -> None:
         """Read the newest entry, which this copy may not have yet."""

