@@ -44,6 +44,7 @@ KINDS: dict[int, type[Any]] = {
     18: messages.ViewAsked,
     19: messages.ViewAnswered,
     20: messages.ApplyNowAsked,
+    30: messages.TransactionsInDoubt,
 }
 CODES = {kind: code for code, kind in KINDS.items()}
 
