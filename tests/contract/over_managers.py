@@ -17,7 +17,6 @@ LONG = frozenset(
     )
 )  # fmt: skip
 
-PUBLICATION = "a publication over two channels is refused"
 PLACES = "a pattern has positions and places in each channel, and is read by them in one channel at a time"
 ORDER = "positions of two channels are not compared: which is the greater is chance"
 CREDIT = "a credit is shared by the channels, one event for each at least: a receiver of a pattern may be handed an event of each"
@@ -30,8 +29,6 @@ DIFFERENT = {
     "test_a_subscription_that_was_made_again_has_another_identity": IDENTITY,
     "test_a_wildcard_subscription_can_be_shared_and_have_a_selector": CREDIT,
     "test_a_pattern_is_one_subscription_that_a_topic_created_later_joins": PLACES,
-    "test_what_is_staged_is_seen_by_nobody_until_it_is_published_in_the_order_of_the_stages": PUBLICATION,
-    "test_a_publish_that_fails_its_checks_changes_nothing_and_may_be_said_again": PUBLICATION,
     "test_nobody_needs_to_own_the_subscription_and_a_wildcard_is_read_too": PLACES,
 }
 # These wait until their time is up.

@@ -146,4 +146,6 @@ class TransactionCoordinator:
     def _decide(self, is_commit: bool, reason: str) -> None:
         if self._is_commit is None:
             self._is_commit = is_commit
-            self._reason = "" if is_commit else reason or self._reason
+            # What one has said to this coordinator names it; the first may remember only that it was aborted, and why.
+            known = self._reason if self._reason.startswith(_BY) else reason or self._reason
+            self._reason = "" if is_commit else known

@@ -34,6 +34,7 @@ PREPARED: Status = ("prepared",)
 COMMIT: Status = ("commit",)
 UNSAID = "it was aborted"
 SESSION_GONE = "its session is gone"
+IN_DOUBT = "another publication of its scope or of its stages is in doubt; publish it later"
 
 
 def _status(outcome: Outcome) -> Status:
@@ -76,7 +77,7 @@ def prepare(state: State, entry: int, command: commands.Prepare, payload: memory
     if known is not None:
         return _status(known)
     if transaction is not None:
-        return PREPARED
+        return PREPARED if not is_stage(command.session) else _prepared_stages(state, command)
     if is_stage(command.session):
         return _prepare_stages(state, entry, command, payload)
     if command.session not in state.sessions():
@@ -116,7 +117,7 @@ def _prepare_stages(state: State, entry: int, command: commands.Prepare, payload
     locked = state.transactions
     is_locked = any((command.session, name) in locked.stages for name, _ in named)
     if is_locked or (command.session, command.scope) in locked.scopes:
-        return _abort_unknown(state, key, "another publication of its scope or of its stages is in doubt; publish it later")
+        return _abort_unknown(state, key, IN_DOUBT)
     try:
         batches = publishing.checked(state, command, named)
     except NotPublished as problem:
@@ -126,7 +127,12 @@ def _prepare_stages(state: State, entry: int, command: commands.Prepare, payload
     publication = Publication(command.session, command.scope, command.number, tuple(named))
     transaction.prepared = Prepared(command.client, (), destinations, [], publication)
     state.transactions.add(transaction)
-    return PREPARED
+    return _prepared_stages(state, command)
+
+
+def _prepared_stages(state: State, command: commands.Prepare) -> Status:
+    """A publication is prepared: with the highest number that its scope has published before."""
+    return (*PREPARED, state.scopes.last((command.session, command.scope)))
 
 
 def _abort_unknown(state: State, key: Key, reason: str) -> Status:

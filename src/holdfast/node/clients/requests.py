@@ -26,7 +26,7 @@ from holdfast.node.administration.actions import Maker
 from holdfast.node.administration.arguments import Arguments
 from holdfast.node.administration.gathering import gathered
 from holdfast.node.clients import assembly_requests
-from holdfast.node.clients.joint.joint_requests import commit_all
+from holdfast.node.clients.joint.joint_requests import commit_all, publish_all
 from holdfast.node.clients.manage_requests import manage
 from holdfast.node.clients.receiver_opening import ReceiverOpening
 from holdfast.node.login.allowance import Ended
@@ -302,6 +302,9 @@ def _abandon(request: Request, message: frame.Abandon) -> None:
 
 
 def _publish(request: Request, message: frame.Publish) -> None:
+    if request.manager.places is not None:
+        publish_all(request, message)
+        return
     make, payload = assembly_requests.publish(request.session, message, request.manager.now_ms())
     request.submit(make, payload=payload)
 

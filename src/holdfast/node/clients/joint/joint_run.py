@@ -57,6 +57,7 @@ class JointRun:
         self._asked: set[Step] = set()  # steps that were appended and are not answered
         self._told: list[OnJointOutcome] = []
         self._results: dict[str, Any] = {}
+        self._published_before = -1
         self._pause_ms = AGAIN_MS
         self._is_waited_for_long = False
         self._timers: set[asyncio.TimerHandle] = set()
@@ -118,11 +119,21 @@ class JointRun:
         was_decided = self._coordinator.is_commit is not None
         if step.kind in (Kind.FINAL_COMMIT, Kind.FINAL_ABORT) and status is not None:
             self._results[step.participant] = status
+        if step.kind is Kind.PREPARE:
+            status = self._unless_repeated(step, status)
         self._coordinator.answered(step, status)
         if self._coordinator.is_commit and not was_decided:
             self._later(CARRIED_OUT_MS, self._wait_no_longer)
         self._tell_if_known()
         self._go_on()
+
+    def _unless_repeated(self, step: Step, status: Any) -> Any:
+        """A publication is aborted, if a participant has published its number before."""
+        prepared = self._preparations[step.participant] if self._preparations is not None else None
+        if prepared is None or not prepared.scope or len(status) < 2 or status[0] != "prepared":
+            return status
+        self._published_before = max(self._published_before, status[1])
+        return status if prepared.number > status[1] else ("aborted", f"number {prepared.number} was published before")
 
     # --- time --------------------------------------------------------------------------------------------------------
 
@@ -151,4 +162,4 @@ class JointRun:
             return
         told, self._told = self._told, []
         for each in told:
-            each(JointOutcome(is_commit, self._coordinator.reason, dict(self._results)))
+            each(JointOutcome(is_commit, self._coordinator.reason, dict(self._results), self._published_before))

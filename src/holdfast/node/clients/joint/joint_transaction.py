@@ -67,6 +67,7 @@ class JointOutcome(NamedTuple):
     is_commit: bool
     reason: str
     results: dict[str, Sequence[object]]
+    published_before: int = -1  # of a publication: the highest number of its scope at any participant; -1: none
 
 
 OnJointOutcome = Callable[[JointOutcome], None]
