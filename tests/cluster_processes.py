@@ -23,6 +23,7 @@ class ClusterProcesses:
         nodes: Sequence[str] = NODES,
         grace_ms: int = 2_000,
         managers: Mapping[str, Sequence[str]] | None = None,
+        options: Sequence[str] = (),
     ) -> None:
         self.file = folder / "cluster.toml"
         self.name = f"test-{secrets.token_hex(4)}"
@@ -38,8 +39,8 @@ class ClusterProcesses:
         text = "".join(f"{name} = {json.dumps(value)}\n" for name, value in lines.items())
         copies = "".join(f"{name} = {json.dumps(list(each))}\n" for name, each in (managers or {"m1": nodes}).items())
         self.file.write_text(f"{text}[managers]\n{copies}")
-        options = ("--cluster", str(self.file), "--session-grace-ms", str(grace_ms))
-        self.nodes = {name: ServerProcess(folder / name, "--name", name, *options) for name in nodes}
+        every = ("--cluster", str(self.file), "--session-grace-ms", str(grace_ms), *options)
+        self.nodes = {name: ServerProcess(folder / name, "--name", name, *every) for name in nodes}
 
     def __enter__(self) -> ClusterProcesses:
         for node in self.nodes.values():
