@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
 
 from holdfast.client import checks
 from holdfast.client.checks import check_name, check_subscription
-from holdfast.client.description import ClusterStatus, DestinationDescription, Status, SubscriptionDescription, subscriptions_of
+from holdfast.client.description import (
+    ClusterStatus,
+    DestinationDescription,
+    Status,
+    SubscriptionDescription,
+    TransactionsInDoubt,
+    subscriptions_of,
+)
 from holdfast.client.destination import Queue, Topic
 from holdfast.client.receiving.receive_options import SubscriptionTerms, place, subscription
 from holdfast.client.sending.batch_builder import Kind
@@ -311,6 +318,12 @@ class Administration(ABC):
         """The state of the cluster, as the node that answers hears it: nodes, the primary of each message manager, how far its
         backups lag. Refused by a server that is alone."""
         told: ClusterStatus = await self._look("cluster", timeout)
+        return told
+
+    async def transactions(self, id: str = "", *, timeout: float | None = None) -> TransactionsInDoubt:
+        """Transactions over several message managers that are in doubt: prepared and not decided, or decided and not carried out
+        everywhere. With an `id`, that one, also when it has ended, as long as that is remembered."""
+        told: TransactionsInDoubt = await self._look("transactions", timeout, id=id)
         return told
 
     async def log_lines(self, program: str, lines: Sequence[LogLine], *, timeout: float | None = None) -> bool:

@@ -299,6 +299,12 @@ class Cluster(Arguments, frozen=True, kw_only=True):
     """The state of the cluster, as the node of this client manager hears it."""
 
 
+class Transactions(Arguments, frozen=True, kw_only=True):
+    """Transactions over several message managers that are in doubt; with an `id`, that one, also when it has ended."""
+
+    id: str = ""
+
+
 class DeadCursor(Arguments, frozen=True, kw_only=True):
     position: int
 
@@ -348,6 +354,7 @@ ACTIONS: Mapping[str, type[Arguments]] = {
     "all_subscriptions": AllSubscriptions,
     "status": Status,
     "cluster": Cluster,
+    "transactions": Transactions,
     "dead_cursor": DeadCursor,
     "temporary": Temporary,
     "drop_stages": DropStages,
