@@ -13,6 +13,7 @@ from holdfast.client.description import (
     DestinationDescription,
     Status,
     SubscriptionDescription,
+    Takeover,
     TransactionsInDoubt,
     subscriptions_of,
 )
@@ -324,6 +325,12 @@ class Administration(ABC):
         """Transactions over several message managers that are in doubt: prepared and not decided, or decided and not carried out
         everywhere. With an `id`, that one, also when it has ended, as long as that is remembered."""
         told: TransactionsInDoubt = await self._look("transactions", timeout, id=id)
+        return told
+
+    async def cluster_takeover(self, manager: str, *, to: str = "", timeout: float | None = None) -> Takeover:
+        """Have a message manager of a cluster taken over by another node, `to` or the first that can, without a failure: who is
+        primary now, and how long it took. Unavailable when nobody can take it over: nothing has changed."""
+        told: Takeover = await self._manage("cluster_order", timeout, order="takeover", manager=manager, node=to)
         return told
 
     async def log_lines(self, program: str, lines: Sequence[LogLine], *, timeout: float | None = None) -> bool:
