@@ -2,7 +2,8 @@
 
 on a destination, by name          the manager of its place; a place is reserved for one that is made
 on a pattern, and on `_DMQ`        every manager
-list, all_subscriptions, status    every manager
+list, all_subscriptions, status,   every manager
+transactions
 reading by place, temporary ones,  the manager of the session that asks: its client has found it, or chose it
 stages
 """
@@ -18,7 +19,7 @@ Then = Callable[[Sequence[str]], None]
 
 # Actions that make a destination which is not there.
 MAKING = frozenset(("create", "ensure", "ensure_subscription", "subscribe"))
-_WHOLE = (arguments.List, arguments.AllSubscriptions, arguments.Status)
+_WHOLE = (arguments.List, arguments.AllSubscriptions, arguments.Status, arguments.Transactions)
 
 
 def route(places: Places, own: str, action: str, asked: arguments.Arguments, then: Then, failed: Failed) -> None:

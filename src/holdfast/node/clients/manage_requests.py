@@ -25,6 +25,7 @@ from holdfast.node.administration.gathering import key_of_row, most_waiting_firs
 from holdfast.node.administration.routing import route
 from holdfast.node.clients import assembly_requests
 from holdfast.node.clients.destination_checks import check_destination
+from holdfast.node.clients.joint.joint_questions import list_transactions
 from holdfast.node.login.permission import (
     Row,
     Rows,
@@ -332,6 +333,7 @@ _IN_STEPS: dict[str, Callable[[Request, Any], None]] = {
     "all_subscriptions": _all_subscriptions,
     "status": _status,
     "cluster": _cluster,
+    "transactions": list_transactions,
     "cluster_order": _cluster_order,
     "confirm_up_to": _confirm_up_to,
     "drop_stages": _drop_stages,
