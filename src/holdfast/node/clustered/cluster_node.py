@@ -11,15 +11,16 @@ primary is judged in the channel (`member`, ADR 26). The client manager asks the
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.bus.message import Heartbeat
 from holdfast.bus.message_codec import MessageCodec
+from holdfast.bus.nats.bucket import NatsBucket
 from holdfast.bus.nats.connection import NatsConnection
 from holdfast.bus.nats.nats_bus import NatsBus
 from holdfast.channel.channel import Channel
@@ -32,6 +33,10 @@ from holdfast.node.administration.arguments import ACTIONS
 from holdfast.node.clients.client_manager import ClientManager
 from holdfast.node.clock import Clock, SystemClock
 from holdfast.node.clustered.cluster_settings import ClusterSettings
+from holdfast.node.clustered.configuration.configure_order import ConfigureOrder
+from holdfast.node.clustered.configuration.setting_kinds import essential_values
+from holdfast.node.clustered.configuration.shared_configuration import SharedConfiguration, nodes_that_differ
+from holdfast.node.clustered.configuration.shared_documents import GivenUsers
 from holdfast.node.clustered.heartbeat import Heart
 from holdfast.node.clustered.member import Member
 from holdfast.node.clustered.orders.heard import Heard
@@ -74,8 +79,10 @@ class ClusterNode:
         channels: Mapping[str, Channel],
         places: Places | None,
         clock: Clock,
+        configuration: SharedConfiguration,
     ) -> None:
         self.settings = settings
+        self.configuration = configuration
         self.bus = bus
         self.channels = channels
         self._clock = clock
@@ -102,6 +109,12 @@ class ClusterNode:
         self._orders = Orders(whose, bus, Takeovers(self.members, roster, self._heart, heard, clock))
         self.clients.tell_cluster = lambda: roster.told(clock.steady_ms())
         self.clients.order_cluster = self._orders.carry_out
+        self.clients.configure_cluster = ConfigureOrder(configuration, roster, heard, clock).carry_out
+        self._heart.describe = configuration.described
+        if configuration.users is not None:
+            self.clients.use_users(configuration.users)
+        configuration.on_users = self.clients.use_users
+        configuration.on_settings = self._use_settings
 
     @classmethod
     async def open(
@@ -111,9 +124,13 @@ class ClusterNode:
         settings: NodeSettings,
         places: Places | None = None,
         clock: Clock | None = None,
+        users: GivenUsers | None = None,
+        *,
+        is_essential_replaced: bool = False,
     ) -> ClusterNode:
-        """Join the cluster as the node of the name in `settings`; `data` holds its identity alone. `places` is shared by all
-        nodes; None with one message manager alone."""
+        """Join the cluster as the node of the name in `settings`; `data` holds its identity and its copy of what the cluster has.
+        `places` is shared by all nodes; None with one message manager alone. `users` is the users file of this node. With
+        `is_essential_replaced` the cluster has the essential settings of this node from now on, unless nodes run with others."""
         if not cluster.managers:
             raise BadSetting("a cluster has at least one message manager; name it, with its nodes", setting="managers")
         async with AsyncExitStack() as opened:
@@ -121,13 +138,24 @@ class ClusterNode:
             opened.callback(identity.close)
             start = identifier.to_text(identity.take())
             connection = await NatsConnection.open(cluster.nats.servers, **cluster.nats.connect_options)
-            opened.push_async_callback(connection.close)
+            bus = NatsBus(connection, cluster.name, start, MessageCodec(ACTIONS.values()))
+            opened.push_async_callback(bus.close)
+            bucket, replicas = f"holdfast-configuration-{cluster.name}", cluster.nats.replicas
+            configuration = await SharedConfiguration.open(
+                data,
+                essential_values(cluster, settings),
+                settings,
+                users,
+                lambda: NatsBucket.open(connection, bucket, replicas, cluster.nats.timeout_s),
+                partial(nodes_that_differ, bus) if is_essential_replaced else None,
+            )
+            opened.callback(configuration.close)
             channels: dict[str, Channel] = {}
             for name in cluster.managers:
                 channel = channels[name] = await JetStreamChannel.open(f"{cluster.name}-{name}", cluster.nats)
                 opened.push_async_callback(channel.close)
-            bus = NatsBus(connection, cluster.name, start, MessageCodec(ACTIONS.values()))
-            node = cls(cluster, settings, identity, bus, channels, places, clock or SystemClock())
+            settings = configuration.settings
+            node = cls(cluster, settings, identity, bus, channels, places, clock or SystemClock(), configuration)
             opened.pop_all()
         return node
 
@@ -138,11 +166,31 @@ class ClusterNode:
 
     @property
     def failure(self) -> HoldfastError | None:
-        """Nothing keeps it from going on: a copy that cannot follow is opened anew."""
-        return None
+        """It differs from its cluster. Nothing else keeps it from going on: a copy that cannot follow is opened anew."""
+        return self.configuration.failure
 
     async def failed(self) -> None:
-        await asyncio.Event().wait()
+        await self.configuration.failed.wait()
+
+    def take_users(self, path: Path, text: str) -> None:
+        """The users file of this node was read again: what was edited there is for all nodes."""
+
+        async def share() -> None:
+            try:
+                await self.configuration.reload_users(GivenUsers(path, text))
+            except HoldfastError as problem:
+                log.error("not reloaded, the users from before stay in force: %s", problem)
+
+        self.clients.spawn(share(), "sharing the users file")
+
+    def _use_settings(self, settings: NodeSettings) -> None:
+        """The settings of the cluster were changed."""
+        self.settings = settings
+        self.clients.use_settings(settings)
+        self._heart.grace_ms = settings.session_grace_ms
+        for member in self.members.values():
+            if member.manager is not None:
+                member.manager.assembly_timeout.use(settings)
 
     # --- copies of message managers ----------------------------------------------------------------------------------
 
@@ -193,6 +241,7 @@ class ClusterNode:
     async def close(self) -> None:
         """Leave the cluster: other copies take over, and clients go to other nodes."""
         await self.leave()
+        self.configuration.close()
         self._heart.stop()
         await self._orders.stop()
         await self.clients.stop()
