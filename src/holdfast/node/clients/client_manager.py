@@ -39,6 +39,7 @@ from holdfast.node.administration.arguments import ClusterConfigure, ClusterOrde
 from holdfast.node.clients.busy_wait import BusyWait
 from holdfast.node.clients.client_flow import ClientFlow
 from holdfast.node.clients.client_link import ClientLink
+from holdfast.node.clients.joint.joint_commits import JointCommits
 from holdfast.node.clients.manager_link import ManagerLink
 from holdfast.node.clock import Clock
 from holdfast.node.figures import Figures
@@ -115,6 +116,7 @@ class ClientManager:
             self._stop_listening.append(bus.listen(subject, partial(self._hear, target)))
             channel.watch_pressure(self._tell_pressure)
         self._opened = 0  # sessions that said no channel
+        self.joint = JointCommits(self.managers, bus, clock)
 
     # --- links and sessions ------------------------------------------------------------------------------------------
 
@@ -381,6 +383,7 @@ class ClientManager:
         for stop in self._stop_listening:
             stop()
         self.flow.stop()
+        self.joint.stop()
         self._strangers.stop()
         if self.login is not None:
             self.login.close()

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from holdfast.bus.message import Heartbeat
 from holdfast.bus.message_codec import MessageCodec
@@ -25,6 +25,7 @@ from holdfast.bus.nats.connection import NatsConnection
 from holdfast.bus.nats.nats_bus import NatsBus
 from holdfast.channel.channel import Channel
 from holdfast.channel.jetstream.jetstream_channel import JetStreamChannel
+from holdfast.cluster.missed_beats import MissedBeats
 from holdfast.cluster.places import Places
 from holdfast.errors import BadSetting, HoldfastError
 from holdfast.event import identifier
@@ -76,7 +77,7 @@ class ClusterNode:
         settings: NodeSettings,
         identity: Identity,
         bus: NatsBus,
-        channels: Mapping[str, Channel],
+        channels: Mapping[str, JetStreamChannel],
         places: Places | None,
         clock: Clock,
         configuration: SharedConfiguration,
@@ -85,6 +86,8 @@ class ClusterNode:
         self.configuration = configuration
         self.bus = bus
         self.channels = channels
+        self.figures = Figures()
+        self.missed_beats = MissedBeats()
         self._clock = clock
         self._identity = identity
         whose = Backup(settings.name, bus.endpoint.start)
@@ -95,21 +98,16 @@ class ClusterNode:
         }
         self._views: list[RemoteView] = []
         self._leading: dict[str, _Leading] = {}
-        shared = (SharedTurn(), OperatorLog(next(iter(channels.values()))), Figures())
+        shared = (SharedTurn(), OperatorLog(next(iter(channels.values()))), self.figures)
         managers = [self._seen(name, channel, is_alone=places is None) for name, channel in channels.items()]
         self.clients = ClientManager(managers, places, bus, identity, clock, settings, *shared, start=bus.endpoint.start)
-        roster, heard = Roster(cluster.name, whose.node, cluster.managers), Heard()
-
-        def note(heartbeat: Heartbeat, now_ms: int) -> None:
-            roster.heard(heartbeat, now_ms)
-            heard.look()
-
-        self._heart = Heart(whose, bus.subject, bus, clock, list(self.members.values()), settings.session_grace_ms, note)
+        self._roster, self._awaited = Roster(cluster.name, whose.node, cluster.managers), Heard()
+        self._heart = Heart(whose, bus.subject, bus, clock, list(self.members.values()), settings.session_grace_ms, self._heard)
         self._heart.links = lambda: self.clients.open_links
-        self._orders = Orders(whose, bus, Takeovers(self.members, roster, self._heart, heard, clock))
-        self.clients.tell_cluster = lambda: roster.told(clock.steady_ms())
+        self._orders = Orders(whose, bus, Takeovers(self.members, self._roster, self._heart, self._awaited, clock))
+        self.clients.tell_cluster = self.tell_cluster
         self.clients.order_cluster = self._orders.carry_out
-        self.clients.configure_cluster = ConfigureOrder(configuration, roster, heard, clock).carry_out
+        self.clients.configure_cluster = ConfigureOrder(configuration, self._roster, self._awaited, clock).carry_out
         self._heart.describe = configuration.described
         if configuration.users is not None:
             self.clients.use_users(configuration.users)
@@ -150,7 +148,7 @@ class ClusterNode:
                 partial(nodes_that_differ, bus) if is_essential_replaced else None,
             )
             opened.callback(configuration.close)
-            channels: dict[str, Channel] = {}
+            channels: dict[str, JetStreamChannel] = {}
             for name in cluster.managers:
                 channel = channels[name] = await JetStreamChannel.open(f"{cluster.name}-{name}", cluster.nats)
                 opened.push_async_callback(channel.close)
@@ -192,6 +190,15 @@ class ClusterNode:
             if member.manager is not None:
                 member.manager.assembly_timeout.use(settings)
 
+    def _heard(self, heartbeat: Heartbeat, now_ms: int) -> None:
+        self._roster.heard(heartbeat, now_ms)
+        self._awaited.look()
+        self.missed_beats.heard(heartbeat.node, now_ms)
+
+    def tell_cluster(self) -> dict[str, Any]:
+        """The state of the cluster, as this node hears it."""
+        return self._roster.told(self._clock.steady_ms())
+
     # --- copies of message managers ----------------------------------------------------------------------------------
 
     def _member(self, name: str, whose: Backup, rank: int) -> Member:
@@ -203,6 +210,7 @@ class ClusterNode:
             return await MessageManager.open(*shared, backup=whose)
 
         def lead(manager: MessageManager, epoch: int) -> None:
+            manager.figures.join(self.figures)
             view = LocalView(manager)
             administration = AdminQueue([("", view, manager.channel)], None, bus, self._identity, self._clock)
             self._leading[name] = _Leading(ViewAnswers(view, bus), administration, manager.operator_log)
