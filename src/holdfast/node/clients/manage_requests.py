@@ -45,6 +45,8 @@ from holdfast.wire import frame
 if TYPE_CHECKING:
     from holdfast.node.clients.requests import Request
 
+# Its answer reaches a client within this, before the link ends of one that may not go on.
+ANSWERED_MS = 500
 # In the name of a temporary destination: more than anyone can try out.
 SECRET_BYTES = 10
 
@@ -132,6 +134,26 @@ def _cluster_order(request: Request, asked: arguments.ClusterOrder) -> None:
             request.failed(problem)
 
     request.manager.spawn(carried_out(), f"the order {asked.order}")
+
+
+def _cluster_configure(request: Request, asked: arguments.ClusterConfigure) -> None:
+    configure = request.manager.configure_cluster
+    if configure is None:
+        raise BadSetting(
+            "this server is alone, and no node of a cluster: give it options, and start it again", action="cluster_configure"
+        )
+
+    judge = request.manager.spare(request.session.id)
+
+    async def configured() -> None:
+        try:
+            request.answered(await configure(asked))
+        except HoldfastError as problem:
+            request.failed(problem)
+        finally:
+            request.manager.clock.call_later(ANSWERED_MS, judge)
+
+    request.manager.spawn(configured(), "a change of the configuration")
 
 
 def _ask_page(
@@ -335,6 +357,7 @@ _IN_STEPS: dict[str, Callable[[Request, Any], None]] = {
     "cluster": _cluster,
     "transactions": list_transactions,
     "cluster_order": _cluster_order,
+    "cluster_configure": _cluster_configure,
     "confirm_up_to": _confirm_up_to,
     "drop_stages": _drop_stages,
     "log": _log,

@@ -87,6 +87,10 @@ class ManagerLink:
         self._lost: dict[tuple[str, int], Ranges] = {}
         self.tell(WatermarksAsked(subject))
 
+    def use_settings(self, settings: NodeSettings) -> None:
+        self.settings = settings
+        self.allowances.use(settings)
+
     @property
     def told_incarnation(self) -> str:
         """That of its channel, where there are several; the greeting tells that of one alone."""
