@@ -217,6 +217,7 @@ class CopyState(NamedTuple):
     staged_bytes: int = 0
     temporary_waiting: dict[str, int] = {}  # noqa: RUF012 - events that wait in temporary destinations, while space is short
     destinations: int = 0  # changes of its destinations so far, counted by this primary
+    is_log_read: bool = False  # `_LOG` has a subscription there
 
 
 class Heartbeat(NamedTuple):

@@ -25,6 +25,7 @@ from holdfast.channel.channel import Channel
 from holdfast.channel.jetstream.jetstream_channel import JetStreamChannel
 from holdfast.cluster.missed_beats import MissedBeats
 from holdfast.cluster.places import Places
+from holdfast.destination.name import LOG
 from holdfast.errors import BadSetting, HoldfastError
 from holdfast.event import identifier
 from holdfast.node.administration.admin_queue import AdminQueue
@@ -34,6 +35,7 @@ from holdfast.node.clock import Clock, SystemClock
 from holdfast.node.clustered.cluster_settings import ClusterSettings
 from holdfast.node.clustered.heartbeat import Heart
 from holdfast.node.clustered.member import Member
+from holdfast.node.clustered.node_log import NodeLog
 from holdfast.node.clustered.roster import Roster
 from holdfast.node.figures import Figures
 from holdfast.node.identity import Identity
@@ -91,6 +93,9 @@ class ClusterNode:
         self._roster = Roster(cluster.name, whose.node, cluster.managers)
         self._heart = Heart(whose, bus.subject, bus, clock, list(self.members.values()), settings.session_grace_ms, self._heard)
         self.clients.tell_cluster = self.tell_cluster
+        first, channel = next(iter(channels.items()))
+        self.log = NodeLog(settings.name, first, channel, identity, lambda: self.clients.flow.is_blocked(LOG))
+        self.clients.take_log = self.log.take
 
     @classmethod
     async def open(
@@ -136,6 +141,7 @@ class ClusterNode:
     def _heard(self, heartbeat: Heartbeat, now_ms: int) -> None:
         self._roster.heard(heartbeat, now_ms)
         self.missed_beats.heard(heartbeat.node, now_ms)
+        self.log.heard(heartbeat)
 
     def tell_cluster(self) -> dict[str, Any]:
         """The state of the cluster, as this node hears it."""
@@ -180,6 +186,7 @@ class ClusterNode:
 
     async def close(self) -> None:
         """Leave the cluster: clients go to other nodes, and other copies take over."""
+        await self.log.stop()
         self._heart.stop()
         await self.clients.stop()
         for view in self._views:
