@@ -45,6 +45,8 @@ async def test_the_lines_of_all_nodes_are_in_the_log_of_the_cluster_and_each_ans
         async with holdfast.connect(cluster.beside, timeout=60) as client:
             await client.create_subscription("_LOG", "archive", timeout=60)
             reading = asyncio.create_task(read(client))
+            for name, node in cluster.nodes.items():
+                await until(lambda name=name, node=node: has(name, "reload") or node.reload(), "it has heard of the subscription")  # type: ignore[misc]
             assert await asyncio.to_thread(cluster.nodes["a"].stop) == 0
             await until(lambda: has("a", "stops: "), "the node that was primary says its last words")
             await until(lambda: has("b", "node b takes over"), "the other says that it takes over")

@@ -31,6 +31,11 @@ async def _is_led(http: Watched) -> bool:
     return await http.value("holdfast_cluster_is_led", manager=MANAGER) == 1
 
 
+async def _is_missed(http: Watched) -> bool:
+    silent = await http.value("holdfast_cluster_silent_nodes") == 1
+    return silent and (await http.value("holdfast_cluster_heartbeats_missed_total", node="a") or 0) >= 3
+
+
 async def test_a_node_shows_what_it_leads_and_who_is_there_also_after_a_takeover(tmp_path: Path, nats: NatsServer) -> None:
     async with (
         clustered(tmp_path, nats) as cluster,
@@ -67,14 +72,14 @@ async def test_a_node_shows_what_it_leads_and_who_is_there_also_after_a_takeover
         await cluster.stop("a")
         await until(lambda: cluster.primary() == "b", "b takes over")
         await client.queue("orders").send(10)
+        await until(lambda: _is_missed(backup), "the node that left is missed")
         after = (await backup.ask("/metrics")).body
         status = msgspec.json.decode((await backup.ask("/status")).body)
 
         assert value_in(after, "holdfast_waiting_events", **orders) == 10
         assert value_in(after, "holdfast_cluster_epoch", manager=MANAGER) == 2
         assert value_in(after, "holdfast_cluster_takeovers_total", manager=MANAGER) == 1
-        assert 0.3 < (value_in(after, "holdfast_cluster_takeover_seconds_sum") or 0) < 60
-        assert (value_in(after, "holdfast_cluster_heartbeats_missed_total", node="a") or 0) >= 3
+        assert 0 < (value_in(after, "holdfast_cluster_takeover_seconds_sum") or 0) < 60
         assert status["silent"] == ["a"]
         assert status["leads"][MANAGER]["waiting"] == 10
         assert status["links"] == 1
