@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import resource
+import signal
 import socket
 import time
 from collections.abc import Callable
@@ -59,6 +61,10 @@ class ServerProcess(HoldfastProcess):
                 assert not self.is_over, f"the server ended:\n{self.log[-3000:]}"
                 assert time.monotonic() - began < START_S_MAX, f"the server does not listen:\n{self.log[-3000:]}"
                 time.sleep(0.01)
+
+    def reload(self) -> None:
+        """Have it read users and certificate again; it says so in its log."""
+        os.kill(self.pid, signal.SIGHUP)
 
     def limit(self, what: int, soft: int) -> None:
         """Set a resource limit of the running process, such as RLIMIT_FSIZE; -1 for none."""

@@ -26,6 +26,7 @@ from holdfast.bus.nats.nats_bus import NatsBus
 from holdfast.channel.channel import Channel
 from holdfast.channel.jetstream.jetstream_channel import JetStreamChannel
 from holdfast.cluster.missed_beats import MissedBeats
+from holdfast.destination.name import LOG
 from holdfast.errors import BadSetting, HoldfastError
 from holdfast.event import identifier
 from holdfast.node.administration.admin_queue import AdminQueue
@@ -39,6 +40,7 @@ from holdfast.node.clustered.configuration.shared_configuration import SharedCon
 from holdfast.node.clustered.configuration.shared_documents import GivenUsers
 from holdfast.node.clustered.heartbeat import Heart
 from holdfast.node.clustered.member import Member
+from holdfast.node.clustered.node_log import NodeLog
 from holdfast.node.clustered.orders.heard import Heard
 from holdfast.node.clustered.orders.orders import Orders
 from holdfast.node.clustered.orders.takeover import Takeovers
@@ -108,6 +110,9 @@ class ClusterNode:
         self._heart.links = lambda: self.clients.open_links
         self._orders = Orders(whose, bus, Takeovers(self.members, self._roster, self._heart, self._awaited, clock))
         self.clients.tell_cluster = self.tell_cluster
+        first, channel = next(iter(channels.items()))
+        self.log = NodeLog(settings.name, first, channel, identity, lambda: self.clients.flow.is_blocked(LOG))
+        self.clients.take_log = self.log.take
         self.clients.order_cluster = self._orders.carry_out
         self.clients.configure_cluster = ConfigureOrder(configuration, self._roster, self._awaited, clock).carry_out
         self._heart.describe = configuration.described
@@ -199,6 +204,7 @@ class ClusterNode:
         self._roster.heard(heartbeat, now_ms)
         self._awaited.look()
         self.missed_beats.heard(heartbeat.node, now_ms)
+        self.log.heard(heartbeat)
 
     def tell_cluster(self) -> dict[str, Any]:
         """The state of the cluster, as this node hears it."""
@@ -269,6 +275,7 @@ class ClusterNode:
     async def close(self) -> None:
         """Leave the cluster: other copies take over, and clients go to other nodes."""
         await self.leave()
+        await self.log.stop()
         self.configuration.close()
         self._heart.stop()
         await self._orders.stop()

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable
 from holdfast.bus.message import CopyState
 from holdfast.cluster.candidate import Candidate
 from holdfast.destination import effect
+from holdfast.destination.name import LOG
 from holdfast.errors import HoldfastError
 from holdfast.node import supervision
 from holdfast.node.clock import Clock
@@ -78,7 +79,8 @@ class Member:
             return None
         state = (self.name, manager.directory.epoch, manager.is_primary, manager.applied, manager.channel.durable)
         used, changes = manager.channel.pressure.used_bytes, manager.directory.catalog.version
-        return CopyState(*state, bytes=used, destinations=changes, resigns_to=self._resigns_to)
+        is_log_read = bool(manager.directory.catalog.topic(LOG).subscriptions)
+        return CopyState(*state, bytes=used, destinations=changes, resigns_to=self._resigns_to, is_log_read=is_log_read)
 
     def resign_to(self, start: str) -> None:
         """As primary, invite another node to claim; "" to invite nobody any more."""
