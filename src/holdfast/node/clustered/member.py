@@ -21,6 +21,7 @@ from holdfast.destination import effect
 from holdfast.errors import HoldfastError
 from holdfast.node import supervision
 from holdfast.node.clock import Clock
+from holdfast.node.clustered.producer_forgetting import ProducerForgetting
 from holdfast.node.messages.message_manager import MessageManager
 from holdfast.node.messages.start import Backup
 
@@ -59,6 +60,7 @@ class Member:
         self._resign = resign
         self._clock = clock
         self._led_since_ms = 0
+        self._forgetting: ProducerForgetting | None = None  # while it leads
         self._claiming: asyncio.Task[None] | None = None
         self._running = supervision.start(self._run(), f"{name}: a member")
 
@@ -87,7 +89,7 @@ class Member:
 
     def give_up_lost(self, silent_ms: SilentMs, grace_ms: int) -> None:
         """Detach sessions whose client managers are silent for longer than the grace, and receivers that did not come back after
-        the takeover. Asked now and then."""
+        the takeover; forget producers of sessions that are long gone. Asked now and then."""
         manager = self.manager
         if manager is None or not manager.is_primary:
             return
@@ -96,6 +98,8 @@ class Member:
                 manager.deliverer.detach_lost(session.name, session.link)
         if self._clock.steady_ms() - self._led_since_ms >= grace_ms:
             manager.deliverer.stop_waiting()
+        if self._forgetting is not None:
+            self._forgetting.look(self._clock.steady_ms())
 
     async def _claim(self, manager: MessageManager) -> None:
         log.warning("message manager %s: node %s takes over, since its primary is silent", self.name, self._whose.node)
@@ -120,6 +124,7 @@ class Member:
                 await self._follow(manager)
             finally:
                 self.manager = None
+                self._stop_forgetting()
                 await self._stop_claiming()
                 if self._resign is not None:
                     await self._resign()
@@ -140,11 +145,18 @@ class Member:
         self._note(claimed)
         if self.manager is not None and is_own:
             self._led_since_ms = self._clock.steady_ms()
+            self._stop_forgetting()
+            self._forgetting = ProducerForgetting(self.manager)
             if self._lead is not None:
                 self._lead(self.manager, claimed.epoch)
 
     def _note(self, claimed: effect.Claimed) -> None:
         self.candidate.began(claimed.epoch, claimed.start, self._clock.steady_ms())
+
+    def _stop_forgetting(self) -> None:
+        if self._forgetting is not None:
+            self._forgetting.stop()
+            self._forgetting = None
 
     async def _stop_claiming(self) -> None:
         if self._claiming is not None:
