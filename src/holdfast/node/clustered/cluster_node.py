@@ -12,11 +12,13 @@ primary is judged in the channel (`member`, ADR 26). The client manager asks the
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import NamedTuple
 
+from holdfast.bus.message import Heartbeat
 from holdfast.bus.message_codec import MessageCodec
 from holdfast.bus.nats.connection import NatsConnection
 from holdfast.bus.nats.nats_bus import NatsBus
@@ -32,6 +34,9 @@ from holdfast.node.clock import Clock, SystemClock
 from holdfast.node.clustered.cluster_settings import ClusterSettings
 from holdfast.node.clustered.heartbeat import Heart
 from holdfast.node.clustered.member import Member
+from holdfast.node.clustered.orders.heard import Heard
+from holdfast.node.clustered.orders.orders import Orders
+from holdfast.node.clustered.orders.takeover import Takeovers
 from holdfast.node.clustered.roster import Roster
 from holdfast.node.figures import Figures
 from holdfast.node.identity import Identity
@@ -45,6 +50,8 @@ from holdfast.node.remote.noted_channel import NotedChannel
 from holdfast.node.remote.remote_view import RemoteView
 from holdfast.node.remote.view_answers import ViewAnswers
 from holdfast.node.settings import NodeSettings
+
+log = logging.getLogger("holdfast.server")
 
 IDENTITY_FILE = "identity"
 
@@ -84,9 +91,17 @@ class ClusterNode:
         shared = (SharedTurn(), OperatorLog(next(iter(channels.values()))), Figures())
         managers = [self._seen(name, channel, is_alone=places is None) for name, channel in channels.items()]
         self.clients = ClientManager(managers, places, bus, identity, clock, settings, *shared, start=bus.endpoint.start)
-        roster = Roster(cluster.name, whose.node, cluster.managers)
-        self._heart = Heart(whose, bus.subject, bus, clock, list(self.members.values()), settings.session_grace_ms, roster.heard)
+        roster, heard = Roster(cluster.name, whose.node, cluster.managers), Heard()
+
+        def note(heartbeat: Heartbeat, now_ms: int) -> None:
+            roster.heard(heartbeat, now_ms)
+            heard.look()
+
+        self._heart = Heart(whose, bus.subject, bus, clock, list(self.members.values()), settings.session_grace_ms, note)
+        self._heart.links = lambda: self.clients.open_links
+        self._orders = Orders(whose, bus, Takeovers(self.members, roster, self._heart, heard, clock))
         self.clients.tell_cluster = lambda: roster.told(clock.steady_ms())
+        self.clients.order_cluster = self._orders.carry_out
 
     @classmethod
     async def open(
@@ -146,6 +161,7 @@ class ClusterNode:
             manager.administration_asked = administration.attend
             manager.when_primary(administration.begin)
             manager.operator_log.begin()
+            manager.when_primary(self._heart.tell)  # client managers find it by its heartbeat
             bus.lead(epoch)
 
         async def resign() -> None:
@@ -165,9 +181,20 @@ class ClusterNode:
         self._views.append(view)
         return "" if is_alone else name, view, NotedChannel(channel, appended)
 
+    async def leave(self) -> None:
+        """Hand over what this node leads, if it has not left before."""
+        if self._heart.is_drained:
+            return
+        self._heart.is_drained = True
+        self._heart.tell()
+        for name, why in (await self._orders.takeovers.resign_all()).items():
+            log.warning("message manager %s is left without a planned takeover: %s", name, why)
+
     async def close(self) -> None:
-        """Leave the cluster: clients go to other nodes, and other copies take over."""
+        """Leave the cluster: other copies take over, and clients go to other nodes."""
+        await self.leave()
         self._heart.stop()
+        await self._orders.stop()
         await self.clients.stop()
         for view in self._views:
             view.stop()

@@ -61,6 +61,7 @@ class Member:
         self._clock = clock
         self._led_since_ms = 0
         self._forgetting: ProducerForgetting | None = None  # while it leads
+        self._resigns_to = ""  # the start of the node that is to claim
         self._claiming: asyncio.Task[None] | None = None
         self._running = supervision.start(self._run(), f"{name}: a member")
 
@@ -75,7 +76,11 @@ class Member:
             return None
         state = (self.name, manager.directory.epoch, manager.is_primary, manager.applied, manager.channel.durable)
         used, changes = manager.channel.pressure.used_bytes, manager.directory.catalog.version
-        return CopyState(*state, bytes=used, destinations=changes)
+        return CopyState(*state, bytes=used, destinations=changes, resigns_to=self._resigns_to)
+
+    def resign_to(self, start: str) -> None:
+        """As primary, invite another node to claim; "" to invite nobody any more."""
+        self._resigns_to = start
 
     def look(self, silent_ms: SilentMs) -> None:
         """Claim, if it is time to. Asked with each heartbeat."""
@@ -102,7 +107,8 @@ class Member:
             self._forgetting.look(self._clock.steady_ms())
 
     async def _claim(self, manager: MessageManager) -> None:
-        log.warning("message manager %s: node %s takes over, since its primary is silent", self.name, self._whose.node)
+        why = "since its primary resigns" if self.candidate.is_invited else "since its primary is silent"
+        log.warning("message manager %s: node %s takes over, %s", self.name, self._whose.node, why)
         try:
             if await manager.take_over():
                 self.takeovers += 1
@@ -143,6 +149,7 @@ class Member:
     def _began(self, claimed: effect.Claimed, is_own: bool) -> None:
         """A claim was applied. One of this node from before this copy was opened is not its own: it was deposed since."""
         self._note(claimed)
+        self._resigns_to = ""
         if self.manager is not None and is_own:
             self._led_since_ms = self._clock.steady_ms()
             self._stop_forgetting()
