@@ -16,7 +16,14 @@ NODES = ("a", "b")
 class ClusterProcesses:
     """One message manager with a copy at each node."""
 
-    def __init__(self, folder: Path, nats: Sequence[NatsServer], nodes: Sequence[str] = NODES, grace_ms: int = 2_000) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        nats: Sequence[NatsServer],
+        nodes: Sequence[str] = NODES,
+        grace_ms: int = 2_000,
+        options: Sequence[str] = (),
+    ) -> None:
         self.file = folder / "cluster.toml"
         self.name = f"test-{secrets.token_hex(4)}"
         lines = {
@@ -30,8 +37,8 @@ class ClusterProcesses:
         }
         text = "".join(f"{name} = {json.dumps(value)}\n" for name, value in lines.items())
         self.file.write_text(f"{text}[managers]\nm1 = {json.dumps(list(nodes))}\n")
-        options = ("--cluster", str(self.file), "--session-grace-ms", str(grace_ms))
-        self.nodes = {name: ServerProcess(folder / name, "--name", name, *options) for name in nodes}
+        every = ("--cluster", str(self.file), "--session-grace-ms", str(grace_ms), *options)
+        self.nodes = {name: ServerProcess(folder / name, "--name", name, *every) for name in nodes}
 
     def __enter__(self) -> ClusterProcesses:
         for node in self.nodes.values():

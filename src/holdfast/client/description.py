@@ -96,6 +96,8 @@ class ClusterNodeRow(TypedDict):
     is_heard: bool
     silent_ms: int | None  # since it was heard; None for one that is named in the settings and was never heard
     copies: list[str]  # the message managers of which it has a copy
+    is_drained: bool  # it takes no clients, and leads nothing
+    links: int  # of clients with it
 
 
 class CopyRow(TypedDict):
@@ -131,6 +133,16 @@ class ClusterStatus(TypedDict):
     nodes: list[ClusterNodeRow]
     managers: list[ManagerRow]
     silent: list[str]  # the nodes that did not answer
+
+
+class Takeover(TypedDict):
+    """A planned takeover of a message manager."""
+
+    manager: str
+    primary: str | None  # the node that leads now; None if it fell silent meanwhile
+    former: str
+    epoch: int
+    took_ms: int
 
 
 class SubscriptionDescription(TypedDict, total=False):

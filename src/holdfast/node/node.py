@@ -187,6 +187,9 @@ class Node:
             for each in waiting:
                 each.cancel()
 
+    async def leave(self) -> None:
+        """Nobody goes on in the place of a server that is alone."""
+
     async def close(self) -> None:
         for each in self.managers.values():
             each.operator_log.stop()

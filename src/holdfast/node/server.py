@@ -76,6 +76,9 @@ class Served(Protocol):
     async def failed(self) -> None:
         """Return when it cannot go on, never otherwise."""
 
+    async def leave(self) -> None:
+        """Have others go on in its place, as far as there are any, while its clients are still served."""
+
     async def close(self) -> None: ...
 
 
@@ -175,6 +178,7 @@ class Server:
         log.info("stops: %s", self._described())
         for part in self._beside:
             await part.close()
+        await self.node.leave()
         await self._listener.close()
         await self.node.close()
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli import help_text
+from holdfast.cli.cluster import takeover
+from holdfast.cli.cluster.cluster_options import Of, url_of
 from holdfast.cli.options import URL_DEFAULT, Json, Timeout, Url, expanded
 
 if TYPE_CHECKING:
@@ -56,12 +58,6 @@ Monitors = Annotated[
 ]
 Detach = Annotated[
     bool, typer.Option("--detach", help="Leave the cluster running, and return when it is up; `holdfast cluster down` ends it.")
-]
-Of = Annotated[
-    Path | None,
-    typer.Option(
-        "--data", metavar="DIR", help="The folder of a cluster on this machine, which is asked instead of --url.", parser=expanded
-    ),
 ]
 
 group = typer.Typer(
@@ -180,11 +176,10 @@ def _detached(data: Path, found: Layout, *, as_json: bool) -> None:
     ),
 )
 def status(data: Of = None, url: Url = URL_DEFAULT, timeout: Timeout = None, json: Json = False) -> None:
-    from holdfast.cli.cluster import layout
     from holdfast.cli.output import show
     from holdfast.cli.question import ask
 
-    told: ClusterStatus = ask(url if data is None else layout.read(data).url, timeout, lambda client: client.cluster_status())
+    told: ClusterStatus = ask(url_of(data, url), timeout, lambda client: client.cluster_status())
     if json:
         show(told, as_json=True)
     else:
@@ -232,6 +227,9 @@ def _state(silent_ms: int | None, is_heard: bool) -> str:
     if is_heard:
         return "there"
     return "never heard" if silent_ms is None else f"silent for {silent_ms / 1000:.1f} s"
+
+
+takeover.add_to(group)
 
 
 @group.command(

@@ -30,6 +30,7 @@ from holdfast.node.logs.log_line import LogLine
 # Lines of a program's log in one request.
 LOG_LINES_MAX = 128
 Kind = Literal["queue", "topic"]
+ALL = Pattern.glob("**")
 
 
 class Touched(NamedTuple):
@@ -299,6 +300,19 @@ class Cluster(Arguments, frozen=True, kw_only=True):
     """The state of the cluster, as the node of this client manager hears it."""
 
 
+class ClusterOrder(Arguments, frozen=True, kw_only=True):
+    """An order to the cluster: `manager` and `node` say to which part of it, where the order takes one."""
+
+    order: Literal["takeover"]
+    manager: str = ""
+    node: str = ""
+
+    @property
+    def touched(self) -> Touched:
+        """Everything: it is for those who may manage all destinations."""
+        return Touched("manage", ALL)
+
+
 class DeadCursor(Arguments, frozen=True, kw_only=True):
     position: int
 
@@ -348,6 +362,7 @@ ACTIONS: Mapping[str, type[Arguments]] = {
     "all_subscriptions": AllSubscriptions,
     "status": Status,
     "cluster": Cluster,
+    "cluster_order": ClusterOrder,
     "dead_cursor": DeadCursor,
     "temporary": Temporary,
     "drop_stages": DropStages,

@@ -118,6 +118,20 @@ def _cluster(request: Request, asked: arguments.Cluster) -> None:
     request.answered(tell())
 
 
+def _cluster_order(request: Request, asked: arguments.ClusterOrder) -> None:
+    carry_out = request.manager.order_cluster
+    if carry_out is None:
+        raise BadSetting("this server is alone, and no node of a cluster: there is nothing to order", action=asked.order)
+
+    async def carried_out() -> None:
+        try:
+            request.answered(await carry_out(asked))
+        except HoldfastError as problem:
+            request.failed(problem)
+
+    request.manager.spawn(carried_out(), f"the order {asked.order}")
+
+
 def _ask_page(
     request: Request,
     action: str,
@@ -290,6 +304,7 @@ _IN_STEPS: dict[str, Callable[[Request, Any], None]] = {
     "all_subscriptions": _all_subscriptions,
     "status": _status,
     "cluster": _cluster,
+    "cluster_order": _cluster_order,
     "confirm_up_to": _confirm_up_to,
     "drop_stages": _drop_stages,
     "log": _log,

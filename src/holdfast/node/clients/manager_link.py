@@ -154,9 +154,9 @@ class ManagerLink:
 
     # --- into the channel --------------------------------------------------------------------------------------------
 
-    def append(self, made: command.Command) -> asyncio.Future[Receipt]:
+    def append(self, made: command.Command, payload: bytes = b"") -> asyncio.Future[Receipt]:
         """Append a command whose answer nobody waits for. If it fails, the command that follows it fails too, and says why."""
-        future = self.channel.append(command.encode(made), Purpose.UPKEEP)
+        future = self.channel.append(command.encode(made, payload), Purpose.UPKEEP)
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
         return future
 

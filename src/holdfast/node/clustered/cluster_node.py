@@ -12,16 +12,19 @@ primary is judged in the channel (`member`, ADR 26). The client manager asks the
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from holdfast.bus.message import Heartbeat
 from holdfast.bus.message_codec import MessageCodec
 from holdfast.bus.nats.connection import NatsConnection
 from holdfast.bus.nats.nats_bus import NatsBus
 from holdfast.channel.channel import Channel
 from holdfast.channel.jetstream.jetstream_channel import JetStreamChannel
+from holdfast.cluster.missed_beats import MissedBeats
 from holdfast.cluster.places import Places
 from holdfast.errors import BadSetting, HoldfastError
 from holdfast.event import identifier
@@ -32,6 +35,9 @@ from holdfast.node.clock import Clock, SystemClock
 from holdfast.node.clustered.cluster_settings import ClusterSettings
 from holdfast.node.clustered.heartbeat import Heart
 from holdfast.node.clustered.member import Member
+from holdfast.node.clustered.orders.heard import Heard
+from holdfast.node.clustered.orders.orders import Orders
+from holdfast.node.clustered.orders.takeover import Takeovers
 from holdfast.node.clustered.roster import Roster
 from holdfast.node.figures import Figures
 from holdfast.node.identity import Identity
@@ -45,6 +51,8 @@ from holdfast.node.remote.noted_channel import NotedChannel
 from holdfast.node.remote.remote_view import RemoteView
 from holdfast.node.remote.view_answers import ViewAnswers
 from holdfast.node.settings import NodeSettings
+
+log = logging.getLogger("holdfast.server")
 
 IDENTITY_FILE = "identity"
 
@@ -64,13 +72,15 @@ class ClusterNode:
         settings: NodeSettings,
         identity: Identity,
         bus: NatsBus,
-        channels: Mapping[str, Channel],
+        channels: Mapping[str, JetStreamChannel],
         places: Places | None,
         clock: Clock,
     ) -> None:
         self.settings = settings
         self.bus = bus
         self.channels = channels
+        self.figures = Figures()
+        self.missed_beats = MissedBeats()
         self._clock = clock
         self._identity = identity
         whose = Backup(settings.name, bus.endpoint.start)
@@ -81,12 +91,15 @@ class ClusterNode:
         }
         self._views: list[RemoteView] = []
         self._leading: dict[str, _Leading] = {}
-        shared = (SharedTurn(), OperatorLog(next(iter(channels.values()))), Figures())
+        shared = (SharedTurn(), OperatorLog(next(iter(channels.values()))), self.figures)
         managers = [self._seen(name, channel, is_alone=places is None) for name, channel in channels.items()]
         self.clients = ClientManager(managers, places, bus, identity, clock, settings, *shared, start=bus.endpoint.start)
-        roster = Roster(cluster.name, whose.node, cluster.managers)
-        self._heart = Heart(whose, bus.subject, bus, clock, list(self.members.values()), settings.session_grace_ms, roster.heard)
-        self.clients.tell_cluster = lambda: roster.told(clock.steady_ms())
+        self._roster, self._awaited = Roster(cluster.name, whose.node, cluster.managers), Heard()
+        self._heart = Heart(whose, bus.subject, bus, clock, list(self.members.values()), settings.session_grace_ms, self._heard)
+        self._heart.links = lambda: self.clients.open_links
+        self._orders = Orders(whose, bus, Takeovers(self.members, self._roster, self._heart, self._awaited, clock))
+        self.clients.tell_cluster = self.tell_cluster
+        self.clients.order_cluster = self._orders.carry_out
 
     @classmethod
     async def open(
@@ -107,7 +120,7 @@ class ClusterNode:
             start = identifier.to_text(identity.take())
             connection = await NatsConnection.open(cluster.nats.servers, **cluster.nats.connect_options)
             opened.push_async_callback(connection.close)
-            channels: dict[str, Channel] = {}
+            channels: dict[str, JetStreamChannel] = {}
             for name in cluster.managers:
                 channel = channels[name] = await JetStreamChannel.open(f"{cluster.name}-{name}", cluster.nats)
                 opened.push_async_callback(channel.close)
@@ -129,6 +142,15 @@ class ClusterNode:
     async def failed(self) -> None:
         await asyncio.Event().wait()
 
+    def _heard(self, heartbeat: Heartbeat, now_ms: int) -> None:
+        self._roster.heard(heartbeat, now_ms)
+        self._awaited.look()
+        self.missed_beats.heard(heartbeat.node, now_ms)
+
+    def tell_cluster(self) -> dict[str, Any]:
+        """The state of the cluster, as this node hears it."""
+        return self._roster.told(self._clock.steady_ms())
+
     # --- copies of message managers ----------------------------------------------------------------------------------
 
     def _member(self, name: str, whose: Backup, rank: int) -> Member:
@@ -140,12 +162,14 @@ class ClusterNode:
             return await MessageManager.open(*shared, backup=whose)
 
         def lead(manager: MessageManager, epoch: int) -> None:
+            manager.figures.join(self.figures)
             view = LocalView(manager)
             administration = AdminQueue([("", view, manager.channel)], None, bus, self._identity, self._clock)
             self._leading[name] = _Leading(ViewAnswers(view, bus), administration, manager.operator_log)
             manager.administration_asked = administration.attend
             manager.when_primary(administration.begin)
             manager.operator_log.begin()
+            manager.when_primary(self._heart.tell)  # client managers find it by its heartbeat
             bus.lead(epoch)
 
         async def resign() -> None:
@@ -165,9 +189,20 @@ class ClusterNode:
         self._views.append(view)
         return "" if is_alone else name, view, NotedChannel(channel, appended)
 
+    async def leave(self) -> None:
+        """Hand over what this node leads, if it has not left before."""
+        if self._heart.is_drained:
+            return
+        self._heart.is_drained = True
+        self._heart.tell()
+        for name, why in (await self._orders.takeovers.resign_all()).items():
+            log.warning("message manager %s is left without a planned takeover: %s", name, why)
+
     async def close(self) -> None:
-        """Leave the cluster: clients go to other nodes, and other copies take over."""
+        """Leave the cluster: other copies take over, and clients go to other nodes."""
+        await self.leave()
         self._heart.stop()
+        await self._orders.stop()
         await self.clients.stop()
         for view in self._views:
             view.stop()
