@@ -22,8 +22,8 @@ class ClusterProcesses:
         nats: Sequence[NatsServer],
         nodes: Sequence[str] = NODES,
         grace_ms: int = 2_000,
-        managers: Mapping[str, Sequence[str]] | None = None,
         options: Sequence[str] = (),
+        managers: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.file = folder / "cluster.toml"
         self.name = f"test-{secrets.token_hex(4)}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli import help_text
-from holdfast.cli.cluster import takeover
+from holdfast.cli.cluster import configure, nodes, takeover
 from holdfast.cli.cluster.cluster_options import Of, url_of
 from holdfast.cli.options import URL_DEFAULT, Json, Timeout, Url, expanded
 
@@ -225,6 +225,8 @@ def _show_status(told: ClusterStatus) -> None:
             print_line(
                 f"message manager {manager['name']} has no primary: it accepts, and delivers nothing until a copy takes over"
             )
+    if told["different"]:
+        print_line(f"other essential settings than {told['node']}: {', '.join(told['different'])}")
     print_line(f"did not answer: {', '.join(told['silent']) or 'none'}")
 
 
@@ -241,6 +243,8 @@ def _state(silent_ms: int | None, is_heard: bool) -> str:
 
 
 takeover.add_to(group)
+configure.add_to(group)
+nodes.add_to(group)
 
 
 @group.command(

@@ -26,7 +26,7 @@ from holdfast.destination.stamp import Stamp
 from holdfast.errors import HoldfastError, LinkLost
 from holdfast.event.position import Ranges
 from holdfast.node.administration.actions import with_revision
-from holdfast.node.administration.arguments import Arguments
+from holdfast.node.administration.touched import Arguments
 from holdfast.node.clients.assembly_requests import BegunStages
 from holdfast.node.clients.client_flow import AppliedReceipts
 from holdfast.node.clients.destination_checks import Kind
@@ -86,6 +86,10 @@ class ManagerLink:
         # Positions that receivers that attach again hold no longer, until their Attach is answered.
         self._lost: dict[tuple[str, int], Ranges] = {}
         self.tell(WatermarksAsked(subject))
+
+    def use_settings(self, settings: NodeSettings) -> None:
+        self.settings = settings
+        self.allowances.use(settings)
 
     @property
     def told_incarnation(self) -> str:

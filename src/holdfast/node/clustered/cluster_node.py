@@ -11,7 +11,6 @@ primary is judged in the channel (`member`, ADR 26). The client manager asks the
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -27,6 +26,7 @@ from holdfast.bus.nats.nats_bus import NatsBus
 from holdfast.channel.channel import Channel
 from holdfast.channel.jetstream.jetstream_channel import JetStreamChannel
 from holdfast.cluster.missed_beats import MissedBeats
+from holdfast.destination.name import LOG
 from holdfast.errors import BadSetting, HoldfastError
 from holdfast.event import identifier
 from holdfast.node.administration.admin_queue import AdminQueue
@@ -34,8 +34,13 @@ from holdfast.node.administration.arguments import ACTIONS
 from holdfast.node.clients.client_manager import ClientManager
 from holdfast.node.clock import Clock, SystemClock
 from holdfast.node.clustered.cluster_settings import ClusterSettings
+from holdfast.node.clustered.configuration.configure_order import ConfigureOrder
+from holdfast.node.clustered.configuration.setting_kinds import essential_values
+from holdfast.node.clustered.configuration.shared_configuration import SharedConfiguration, nodes_that_differ
+from holdfast.node.clustered.configuration.shared_documents import GivenUsers
 from holdfast.node.clustered.heartbeat import Heart
 from holdfast.node.clustered.member import Member
+from holdfast.node.clustered.node_log import NodeLog
 from holdfast.node.clustered.orders.heard import Heard
 from holdfast.node.clustered.orders.orders import Orders
 from holdfast.node.clustered.orders.takeover import Takeovers
@@ -77,10 +82,12 @@ class ClusterNode:
         channels: Mapping[str, JetStreamChannel],
         places: PlacesBucket | None,
         clock: Clock,
+        configuration: SharedConfiguration,
     ) -> None:
         """`places` is shared by all nodes; None with one message manager alone."""
         self.settings = settings
         self.places = places
+        self.configuration = configuration
         self.bus = bus
         self.channels = channels
         self.figures = Figures()
@@ -103,12 +110,31 @@ class ClusterNode:
         self._heart.links = lambda: self.clients.open_links
         self._orders = Orders(whose, bus, Takeovers(self.members, self._roster, self._heart, self._awaited, clock))
         self.clients.tell_cluster = self.tell_cluster
+        first, channel = next(iter(channels.items()))
+        self.log = NodeLog(settings.name, first, channel, identity, lambda: self.clients.flow.is_blocked(LOG))
+        self.clients.take_log = self.log.take
         self.clients.order_cluster = self._orders.carry_out
+        self.clients.configure_cluster = ConfigureOrder(configuration, self._roster, self._awaited, clock).carry_out
+        self._heart.describe = configuration.described
+        if configuration.users is not None:
+            self.clients.use_users(configuration.users)
+        configuration.on_users = self.clients.use_users
+        configuration.on_settings = self._use_settings
 
     @classmethod
-    async def open(cls, data: Path, cluster: ClusterSettings, settings: NodeSettings, clock: Clock | None = None) -> ClusterNode:
-        """Join the cluster as the node of the name in `settings`; `data` holds its identity, and a copy of the places of several
-        message managers."""
+    async def open(
+        cls,
+        data: Path,
+        cluster: ClusterSettings,
+        settings: NodeSettings,
+        clock: Clock | None = None,
+        users: GivenUsers | None = None,
+        *,
+        is_essential_replaced: bool = False,
+    ) -> ClusterNode:
+        """Join the cluster as the node of the name in `settings`; `data` holds its identity and its copy of what the cluster has:
+        configuration, and places where there are several message managers. `users` is the users file of this node. With
+        `is_essential_replaced` the cluster has the essential settings of this node from now on, unless nodes run with others."""
         if not cluster.managers:
             raise BadSetting("a cluster has at least one message manager; name it, with its nodes", setting="managers")
         async with AsyncExitStack() as opened:
@@ -116,7 +142,18 @@ class ClusterNode:
             opened.callback(identity.close)
             start = identifier.to_text(identity.take())
             connection = await NatsConnection.open(cluster.nats.servers, **cluster.nats.connect_options)
-            opened.push_async_callback(connection.close)
+            bus = NatsBus(connection, cluster.name, start, MessageCodec(ACTIONS.values()))
+            opened.push_async_callback(bus.close)
+            bucket, replicas = f"holdfast-configuration-{cluster.name}", cluster.nats.replicas
+            configuration = await SharedConfiguration.open(
+                data,
+                essential_values(cluster, settings),
+                settings,
+                users,
+                lambda: NatsBucket.open(connection, bucket, replicas, cluster.nats.timeout_s),
+                partial(nodes_that_differ, bus) if is_essential_replaced else None,
+            )
+            opened.callback(configuration.close)
             channels: dict[str, JetStreamChannel] = {}
             for name in cluster.managers:
                 channel = channels[name] = await JetStreamChannel.open(f"{cluster.name}-{name}", cluster.nats)
@@ -125,8 +162,8 @@ class ClusterNode:
             if len(cluster.managers) > 1:
                 places = await _open_places(connection, cluster, data)
                 opened.push_async_callback(places.close)
-            bus = NatsBus(connection, cluster.name, start, MessageCodec(ACTIONS.values()))
-            node = cls(cluster, settings, identity, bus, channels, places, clock or SystemClock())
+            settings = configuration.settings
+            node = cls(cluster, settings, identity, bus, channels, places, clock or SystemClock(), configuration)
             opened.pop_all()
         return node
 
@@ -137,16 +174,37 @@ class ClusterNode:
 
     @property
     def failure(self) -> HoldfastError | None:
-        """Nothing keeps it from going on: a copy that cannot follow is opened anew."""
-        return None
+        """It differs from its cluster. Nothing else keeps it from going on: a copy that cannot follow is opened anew."""
+        return self.configuration.failure
 
     async def failed(self) -> None:
-        await asyncio.Event().wait()
+        await self.configuration.failed.wait()
+
+    def take_users(self, path: Path, text: str) -> None:
+        """The users file of this node was read again: what was edited there is for all nodes."""
+
+        async def share() -> None:
+            try:
+                await self.configuration.reload_users(GivenUsers(path, text))
+            except HoldfastError as problem:
+                log.error("not reloaded, the users from before stay in force: %s", problem)
+
+        self.clients.spawn(share(), "sharing the users file")
+
+    def _use_settings(self, settings: NodeSettings) -> None:
+        """The settings of the cluster were changed."""
+        self.settings = settings
+        self.clients.use_settings(settings)
+        self._heart.grace_ms = settings.session_grace_ms
+        for member in self.members.values():
+            if member.manager is not None:
+                member.manager.assembly_timeout.use(settings)
 
     def _heard(self, heartbeat: Heartbeat, now_ms: int) -> None:
         self._roster.heard(heartbeat, now_ms)
         self._awaited.look()
         self.missed_beats.heard(heartbeat.node, now_ms)
+        self.log.heard(heartbeat)
 
     def tell_cluster(self) -> dict[str, Any]:
         """The state of the cluster, as this node hears it."""
@@ -217,6 +275,8 @@ class ClusterNode:
     async def close(self) -> None:
         """Leave the cluster: other copies take over, and clients go to other nodes."""
         await self.leave()
+        await self.log.stop()
+        self.configuration.close()
         self._heart.stop()
         await self._orders.stop()
         await self.clients.stop()
