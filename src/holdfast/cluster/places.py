@@ -65,6 +65,10 @@ class Places(Protocol):
         """Whether the place may be one that is not known here; `then` is called when it is looked for. `is_used`: it is made, if
         there is none. In one process: never."""
 
+    def stand(self, pattern: str, terms: str, is_kept: bool, then: Callable[[int], None], failed: Failed) -> None:
+        """Let a pattern stand in the table, with its terms; `is_kept`: those of one that stands already stay. `then` is called
+        with the revision, 0 for one that stood."""
+
     def begin_delete(self, destination: str, then: Callable[[int], None], failed: Failed) -> None:
         """Note that a destination is to be deleted; call `then` with the revision that its `Delete` carries, or `failed`."""
 
@@ -129,6 +133,9 @@ class PlaceTable(Places):
 
     def learn(self, destination: str, is_used: bool, then: Callable[[], None]) -> bool:
         return False
+
+    def stand(self, pattern: str, terms: str, is_kept: bool, then: Callable[[int], None], failed: Failed) -> None:
+        then(0)
 
     def begin_delete(self, destination: str, then: Callable[[int], None], failed: Failed) -> None:
         then(0)

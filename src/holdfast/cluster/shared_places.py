@@ -12,6 +12,10 @@ The revision of an entry is the number of that change in the bucket, all names t
 command that comes late revives and deletes nothing (rule 9). Whoever finds `deleting` and uses the name sets it back first, which
 gives it a newer revision. Then either the `Delete` was applied before, and the use of the name creates the destination again; or
 it comes later, and is ignored if a `Create` with the newer revision came first. The manager of a name never changes here.
+
+Durable subscriptions by pattern have entries, too, of manager `*` and with their terms: they stand here before any manager has
+them. One more entry, `* managers`, tells which managers take new destinations: those that the table was made with, and each that
+joined later, once it has all patterns (rule 10).
 """
 
 from __future__ import annotations
@@ -21,17 +25,21 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from holdfast.cluster.places import Fixed, Rule, check_rules, choose
+from holdfast.cluster.places import EVERYWHERE, Fixed, Rule, check_rules, choose
+from holdfast.errors import Unavailable
 
 PLACED: Literal["placed"] = "placed"
 DELETING: Literal["deleting"] = "deleting"
 GONE: Literal["gone"] = "gone"
+# The key of the entry of managers: no destination and no pattern has it.
+TAKING = f"{EVERYWHERE} managers"
 
 
 class Place(NamedTuple):
     manager: str
     state: Literal["placed", "deleting", "gone"] = PLACED
     revision: int = 0  # of the entry; 0 for one that is to be put
+    terms: str = ""  # of a pattern; of the entry of managers their names
 
 
 class Put(NamedTuple):
@@ -55,10 +63,11 @@ class _Value(msgspec.Struct, omit_defaults=True):
 
     manager: str
     state: Literal["placed", "deleting", "gone"] = PLACED
+    terms: str = ""
 
 
 def encode(place: Place) -> bytes:
-    return msgspec.json.encode(_Value(place.manager, place.state))
+    return msgspec.json.encode(_Value(place.manager, place.state, place.terms))
 
 
 def decode(value: bytes, revision: int) -> Place:
@@ -67,7 +76,7 @@ def decode(value: bytes, revision: int) -> Place:
         found = msgspec.json.decode(value, type=_Value)
     except msgspec.DecodeError:
         return Place("", GONE, revision=revision)
-    return Place(found.manager, found.state, revision)
+    return Place(found.manager, found.state, revision, found.terms)
 
 
 class SharedPlaces:
@@ -124,7 +133,11 @@ class SharedPlaces:
     def _choose(self, name: str) -> str:
         chosen = self._chosen.get(name)
         if chosen is None:
-            chosen = self._chosen[name] = choose(name, self._rules, self._load)
+            taking = {each: self._load[each] for each in self.taking()}
+            chosen = choose(name, self._rules, taking or self._load)
+            if chosen not in taking:
+                raise Unavailable(f"message manager {chosen} takes no new destinations yet: it learns patterns; repeat later")
+            self._chosen[name] = chosen
             self._load[chosen] += 1
         return chosen
 
@@ -137,9 +150,9 @@ class SharedPlaces:
         """What begins to delete the destination of this name, for oneself: `Delete` carries the new revision. None where there is
         nothing to delete."""
         found = self._places.get(name)
-        if found is None or found.state == GONE or found.manager not in self._load:
+        if found is None or found.state == GONE or (found.manager not in self._load and found.manager != EVERYWHERE):
             return None
-        return Put(Place(found.manager, DELETING), found.revision)
+        return Put(found._replace(state=DELETING, revision=0), found.revision)
 
     def deleted(self, place: Place) -> Put:
         """The `Delete` of this entry was applied."""
@@ -147,4 +160,34 @@ class SharedPlaces:
 
     def kept(self, place: Place) -> Put:
         """The `Delete` of this entry was refused: the destination stays."""
-        return Put(Place(place.manager), place.revision)
+        return Put(place._replace(state=PLACED, revision=0), place.revision)
+
+    # --- patterns, and managers that join ----------------------------------------------------------------------------
+
+    def standing(self, pattern: str, terms: str, is_kept: bool) -> Step:
+        """What lets a pattern stand with these terms."""
+        found = self._places.get(pattern)
+        if found is not None and found.state == PLACED and (is_kept or found.terms == terms):
+            return Done(found)
+        return Put(Place(EVERYWHERE, terms=terms), found.revision if found is not None else 0)
+
+    def patterns(self) -> dict[str, Place]:
+        """The patterns that stand."""
+        return {
+            key: place for key, place in self._places.items()
+            if place.manager == EVERYWHERE and place.state == PLACED and key != TAKING
+        }  # fmt: skip
+
+    def taking(self) -> Sequence[str]:
+        """The managers that take new destinations."""
+        found = self._places.get(TAKING)
+        return self.managers if found is None else [each for each in self.managers if each in found.terms.split()]
+
+    def joining(self, managers: Sequence[str]) -> Step:
+        """What lets these managers take new destinations."""
+        found = self._places.get(TAKING)
+        known = found.terms.split() if found is not None else []
+        missing = [each for each in managers if each not in known]
+        if found is not None and not missing:
+            return Done(found)
+        return Put(Place(EVERYWHERE, terms=" ".join([*known, *missing])), found.revision if found is not None else 0)

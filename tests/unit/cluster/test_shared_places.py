@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.cluster.places import EVERYWHERE, Rule
-from holdfast.cluster.shared_places import DELETING, GONE, Done, Place, Put, SharedPlaces, decode, encode
-from holdfast.errors import BadSetting
+from holdfast.cluster.shared_places import DELETING, GONE, TAKING, Done, Place, Put, SharedPlaces, decode, encode
+from holdfast.errors import BadSetting, Unavailable
 from holdfast.event.pattern import Pattern
 
 MANAGERS = ("m1", "m2")
@@ -122,3 +122,41 @@ def test_nodes_whose_copies_are_behind_agree_on_one_manager_for_each_name(steps:
                 bucket[name] = step.place._replace(revision=revision)
             node.learn(name, bucket[name])
         assert placed.setdefault(name, step.place.manager) == step.place.manager
+
+
+def test_a_pattern_stands_once_and_its_terms_change_when_that_is_meant() -> None:
+    places = table()
+    assert places.standing("glob:a.* s", "old", is_kept=True) == Put(Place(EVERYWHERE, terms="old"), 0)
+    places.learn("glob:a.* s", Place(EVERYWHERE, revision=3, terms="old"))
+
+    assert isinstance(places.standing("glob:a.* s", "new", is_kept=True), Done)
+    assert places.standing("glob:a.* s", "new", is_kept=False) == Put(Place(EVERYWHERE, terms="new"), 3)
+    assert list(places.patterns()) == ["glob:a.* s"]
+
+
+def test_a_pattern_that_is_being_deleted_stands_no_longer_and_comes_back_with_its_terms() -> None:
+    places = table()
+    places.learn("glob:a.* s", Place(EVERYWHERE, revision=3, terms="old"))
+
+    assert places.deleting("glob:a.* s") == Put(Place(EVERYWHERE, DELETING, terms="old"), 3)
+    begun = Place(EVERYWHERE, DELETING, 4, "old")
+    places.learn("glob:a.* s", begun)
+    assert places.patterns() == {}
+    assert places.kept(begun) == Put(Place(EVERYWHERE, terms="old"), 4)
+    assert places.deleted(begun) == Put(Place(EVERYWHERE, GONE), 4)
+
+
+def test_a_manager_that_joins_takes_new_destinations_when_the_table_says_so() -> None:
+    places = table(Rule(Pattern.glob("there.*"), "m2"))
+    assert places.joining(["m1"]) == Put(Place(EVERYWHERE, terms="m1"), 0)
+    places.learn(TAKING, Place(EVERYWHERE, revision=1, terms="m1"))
+
+    assert [places.reserving(name) for name in ("a", "b")] == [Put(Place("m1"), 0)] * 2
+    with pytest.raises(Unavailable, match="message manager m2 takes no new destinations yet"):
+        places.reserving("there.1")
+
+    assert places.joining(["m2"]) == Put(Place(EVERYWHERE, terms="m1 m2"), 1)
+    places.learn(TAKING, Place(EVERYWHERE, revision=2, terms="m1 m2"))
+    assert places.joining(["m2"]) == Done(Place(EVERYWHERE, revision=2, terms="m1 m2"))
+    assert places.reserving("there.1") == Put(Place("m2"), 0)
+    assert places.patterns() == {}

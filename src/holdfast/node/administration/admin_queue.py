@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Sequence, Set
 from typing import Any, NamedTuple
 
 import msgspec
@@ -49,6 +49,7 @@ from holdfast.node.administration.actions import COMMANDS, QUESTIONS, Maker, no_
 from holdfast.node.administration.arguments import Delete, Subscriptions, Unsubscribe, read
 from holdfast.node.administration.gathering import gathered, most_waiting_first
 from holdfast.node.administration.routing import route
+from holdfast.node.administration.standing_patterns import fallen_of, standing_of
 from holdfast.node.administration.touched import Arguments
 from holdfast.node.clock import Clock
 from holdfast.node.identity import Identity
@@ -258,8 +259,33 @@ class AdminQueue:
         make = COMMANDS[action](asked, self._clock.now_ms())
         if isinstance(asked, Delete) and self._places is not None:
             return await self._delete(asked.name, make, managers[0], self._places)
-        told = [await self._until_done(lambda token: make(self._subject, token), name) for name in managers]
+        async with self._noted(make(self._subject, 0)):
+            told = [await self._until_done(lambda token: make(self._subject, token), name) for name in managers]
         return told[0]
+
+    @contextlib.asynccontextmanager
+    async def _noted(self, made: command.Command) -> AsyncIterator[None]:
+        """Note in the table of places that a pattern stands, or is deleted; where that is refused, the contrary."""
+        standing, fallen = standing_of(made), fallen_of(made)
+        if self._places is None or (standing is None and fallen is None):
+            yield
+            return
+        begun: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        ended = asyncio.Event()
+        if standing is not None:
+            self._places.stand(*standing, begun.set_result, begun.set_exception)
+        elif fallen is not None:
+            self._places.begin_delete(fallen, begun.set_result, begun.set_exception)
+        key, revision, is_deleted = standing.key if standing is not None else str(fallen), await begun, fallen is not None
+        try:
+            yield
+        except Refused:
+            self._places.end_delete(key, revision, not is_deleted, ended.set)
+            await ended.wait()
+            raise
+        if is_deleted:
+            self._places.end_delete(key, revision, True, ended.set)
+            await ended.wait()
 
     async def _routed(self, action: str, asked: Arguments) -> Sequence[str]:
         """The names of the message managers that this is for."""

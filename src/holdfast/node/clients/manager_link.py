@@ -26,6 +26,7 @@ from holdfast.destination.stamp import Stamp
 from holdfast.errors import HoldfastError, LinkLost
 from holdfast.event.position import Ranges
 from holdfast.node.administration.actions import with_revision
+from holdfast.node.administration.standing_patterns import Standing, fallen_of, standing_of
 from holdfast.node.administration.touched import Arguments
 from holdfast.node.clients.assembly_requests import BegunStages
 from holdfast.node.clients.client_flow import AppliedReceipts
@@ -169,6 +170,42 @@ class ManagerLink:
         """Append a command that is answered when it is applied; if it cannot be appended, it is answered now. An Attach is not
         repeated for another primary: its client says again what it holds, and attaches again."""
         made = with_revision(made, self.places)
+        if self.places is not None and (standing := standing_of(made)) is not None:
+            self._stand(self.places, standing, made, token, payload)
+        elif self.places is not None and (fallen := fallen_of(made)) is not None:
+            self._fall(self.places, fallen, made, token, payload)
+        else:
+            self._submit(made, token, payload)
+
+    def _stand(self, places: Places, standing: Standing, made: command.Command, token: int, payload: bytes) -> None:
+        """Note a pattern in the table of places first. If it is refused then, it stands no longer."""
+
+        def stood(revision: int) -> None:
+            waiting = self._waiting.get(token)
+            if revision and waiting is not None:
+                self._waiting[token] = waiting._replace(failed=partial(refused, revision, waiting.failed))
+            self._submit(made, token, payload)
+
+        def refused(revision: int, failed: Callable[[HoldfastError], None], problem: HoldfastError) -> None:
+            places.end_delete(standing.key, revision, True, partial(failed, problem))
+
+        places.stand(*standing, stood, partial(self._not_appended, token))
+
+    def _fall(self, places: Places, key: str, made: command.Command, token: int, payload: bytes) -> None:
+        """Note in the table of places that a pattern is about to be deleted, and what became of it."""
+
+        def begun(revision: int) -> None:
+            waiting = self._waiting.get(token)
+            if revision and waiting is not None:
+                self._waiting[token] = waiting._replace(
+                    answered=lambda value: places.end_delete(key, revision, True, partial(waiting.answered, value)),
+                    failed=lambda problem: places.end_delete(key, revision, False, partial(waiting.failed, problem)),
+                )
+            self._submit(made, token, payload)
+
+        places.begin_delete(key, begun, partial(self._not_appended, token))
+
+    def _submit(self, made: command.Command, token: int, payload: bytes) -> None:
         if isinstance(made, _CHANGING) and (waiting := self._waiting.get(token)) is not None:
             self._waiting[token] = waiting._replace(answered=partial(self._changed, waiting.answered))
         if self._start and not isinstance(made, command.Attach):

@@ -11,12 +11,15 @@ primary is judged in the channel (`member`, ADR 26). The client manager asks the
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from holdfast.bus.message import Heartbeat
 from holdfast.bus.message_codec import MessageCodec
@@ -31,6 +34,7 @@ from holdfast.errors import BadSetting, HoldfastError
 from holdfast.event import identifier
 from holdfast.node.administration.admin_queue import AdminQueue
 from holdfast.node.administration.arguments import ACTIONS
+from holdfast.node.administration.standing_patterns import subscribe_of
 from holdfast.node.clients.client_manager import ClientManager
 from holdfast.node.clock import Clock, SystemClock
 from holdfast.node.clustered.cluster_settings import ClusterSettings
@@ -254,7 +258,21 @@ class ClusterNode:
         return AdminQueue(seen, self.places, self.bus, self._identity, self._clock, self.bus.subject)
 
     def _reconcile(self, places: PlacesBucket, manager: MessageManager) -> None:
-        places.reconcile(manager.name, list(manager.directory.catalog.destinations))
+        """The copy of this node became primary: the table of places has what it has, and it has all patterns."""
+        catalog = manager.directory.catalog
+
+        def has(key: str) -> bool:
+            topic, _, subscription = key.rpartition(" ")
+            return (topic, subscription) in catalog.queues
+
+        places.reconcile(manager.name, list(catalog.destinations), has, partial(self._subscribe, manager.name))
+
+    async def _subscribe(self, manager: str, terms: str) -> None:
+        """Have a subscription made, by way of the client manager of this node."""
+        target, done = self.clients.managers[manager], asyncio.get_running_loop().create_future()
+        token = target.next_token(done.set_result, done.set_exception)
+        target.submit(replace(subscribe_of(terms), origin=target.subject, token=token), token)
+        await done
 
     def _seen(self, name: str, channel: Channel, is_alone: bool) -> tuple[str, RemoteView, NotedChannel]:
         """A message manager as the client manager of this node has it, wherever its primary is."""

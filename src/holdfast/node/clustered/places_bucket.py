@@ -19,9 +19,9 @@ from typing import Any
 
 from holdfast.bus.bucket import Bucket, Entry, Stop
 from holdfast.cluster.places import Failed, Places, Reserved, Rule
-from holdfast.cluster.shared_places import Done, Place, Put, SharedPlaces, decode, encode
+from holdfast.cluster.shared_places import TAKING, Done, Place, Put, SharedPlaces, decode, encode
 from holdfast.destination import name
-from holdfast.errors import BadName, HoldfastError, OutcomeUnknown, Unavailable
+from holdfast.errors import BadName, HoldfastError, OutcomeUnknown, Refused, Unavailable
 from holdfast.node import places_file, supervision
 
 log = logging.getLogger("holdfast.places")
@@ -32,6 +32,10 @@ AGAIN_S = 1.0
 PUTS_MAX = 64
 
 OpenBucket = Callable[[], Awaitable[Bucket]]
+# Whether a manager has the subscription of a key.
+Has = Callable[[str], bool]
+# Make a subscription with these terms; return when it is applied.
+Subscribe = Callable[[str], Awaitable[None]]
 
 
 class PlacesBucket(Places):
@@ -68,6 +72,8 @@ class PlacesBucket(Places):
         bucket = await self._open_bucket()
         self._stop_watching = await bucket.watch(self._learn)
         self._bucket = bucket
+        if self._table.entry(TAKING) is None:  # the table is new: no manager lacks a pattern
+            await self._join(self._table.managers)
 
     async def _follow_later(self) -> None:
         while self._bucket is None:
@@ -181,6 +187,51 @@ class PlacesBucket(Places):
                 log.debug("the place of %s is still being deleted: %s", destination, problem)
         then()
 
+    # --- patterns, and managers that join ----------------------------------------------------------------------------
+
+    def stand(self, pattern: str, terms: str, is_kept: bool, then: Callable[[int], None], failed: Failed) -> None:
+        if isinstance(self._table.standing(pattern, terms, is_kept), Done):
+            then(0)
+        else:
+            self._start(self._stand(pattern, terms, is_kept, then, failed), f"noting the pattern {pattern}")
+
+    async def _stand(self, pattern: str, terms: str, is_kept: bool, then: Callable[[int], None], failed: Failed) -> None:
+        revision = None
+        try:
+            while not revision and isinstance(step := self._table.standing(pattern, terms, is_kept), Put):
+                revision = await self._put(pattern, step)
+        except HoldfastError as problem:
+            failed(problem)
+        else:
+            then(revision or 0)
+
+    async def _join(self, managers: Sequence[str]) -> None:
+        while isinstance(step := self._table.joining(managers), Put):
+            await self._put(TAKING, step)
+
+    async def learn_patterns(self, manager: str, has: Has, subscribe: Subscribe) -> None:
+        """See to it that the primary of a manager has all patterns; then it takes new destinations. `has` tells whether it has a
+        subscription, `subscribe` has it made."""
+        learned: set[str] = set()
+        while True:
+            missing = [key for key in self._table.patterns() if key not in learned and not has(key)]
+            try:
+                for key in missing:
+                    await self._read(key)  # it may be deleted by now, and this copy not know it
+                    place = self._table.patterns().get(key)
+                    if place is not None:
+                        await subscribe(place.terms)
+                        learned.add(key)
+                if not missing:
+                    await self._join([manager])
+                    break
+            except Refused as problem:
+                log.error("message manager %s cannot have the subscription %s: %s", manager, key, problem)
+                learned.add(key)
+            except HoldfastError as problem:
+                log.debug("message manager %s learns patterns later: %s", manager, problem)
+                await asyncio.sleep(AGAIN_S)
+
     async def _put(self, destination: str, step: Put) -> int | None:
         """Take a step; return its revision, or None if another was first, whose entry is known then."""
         try:
@@ -205,9 +256,11 @@ class PlacesBucket(Places):
             raise Unavailable("the bucket of places cannot be reached: places are found, and none is changed; repeat later")
         return self._bucket
 
-    def reconcile(self, manager: str, destinations: Sequence[str]) -> None:
-        """The primary of a message manager has these destinations: what has no place gets it there."""
+    def reconcile(self, manager: str, destinations: Sequence[str], has: Has, subscribe: Subscribe) -> None:
+        """The primary of a message manager has these destinations: what has no place gets it there. Patterns that it lacks, it
+        gets (`learn_patterns`)."""
         self._start(self._reconcile(manager, destinations), f"reconciling the places of {manager}")
+        self._start(self.learn_patterns(manager, has, subscribe), f"learning the patterns of {manager}")
 
     async def _reconcile(self, manager: str, destinations: Sequence[str]) -> None:
         for each in destinations:

@@ -11,6 +11,7 @@ import pytest
 
 from holdfast.bus.bucket import Entry, MemoryBucket, OnEntry, Stop
 from holdfast.cluster.places import EVERYWHERE
+from holdfast.cluster.shared_places import TAKING
 from holdfast.errors import OutcomeUnknown, Unavailable
 from holdfast.node.clustered import places_bucket
 from holdfast.node.clustered.places_bucket import PlacesBucket
@@ -59,6 +60,10 @@ async def opened(bucket: LosableBucket, file: Path) -> AsyncIterator[PlacesBucke
         await places.close()
 
 
+async def never(terms: str) -> None:
+    raise AssertionError(terms)
+
+
 async def reserved(places: PlacesBucket, name: str, is_created: bool = False) -> str:
     told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     places.reserve(name, told.set_result, told.set_exception, is_created)
@@ -72,8 +77,8 @@ async def test_all_nodes_find_what_one_has_reserved(tmp_path: Path) -> None:
 
         assert [two.find(name) for name in ("a", "b", "c")] == ["m1", "m2", "m1"]
         assert await reserved(two, "b") == "m2"
-        assert two.revision_of("b") == 2
-        assert len(bucket.entries) == 3
+        assert two.revision_of("b") == 3
+        assert len(bucket.entries) == 4
 
 
 async def test_names_that_need_no_entry_or_can_have_none_get_none(tmp_path: Path) -> None:
@@ -81,7 +86,7 @@ async def test_names_that_need_no_entry_or_can_have_none_get_none(tmp_path: Path
     async with opened(bucket, tmp_path / "places") as places:
         names = ("glob:a.*", "_ADMIN", "_temporary.m2/x", "no such name")
         assert [await reserved(places, name) for name in names] == [EVERYWHERE, "m1", "m2", "m1"]
-        assert not bucket.entries
+        assert list(bucket.entries) == [TAKING]
 
 
 async def test_two_that_reserve_at_once_get_one_place(tmp_path: Path) -> None:
@@ -149,7 +154,7 @@ async def test_a_reservation_whose_answer_is_lost_is_found_by_the_next(tmp_path:
             await reserved(places, "orders")
         bucket.is_deaf = False
         assert await reserved(places, "orders") == "m1"
-        assert len(bucket.entries) == 1
+        assert set(bucket.entries) == {TAKING, "orders"}
 
 
 async def test_a_line_that_a_crash_cut_off_is_read_from_the_bucket(tmp_path: Path) -> None:
@@ -161,17 +166,17 @@ async def test_a_line_that_a_crash_cut_off_is_read_from_the_bucket(tmp_path: Pat
 
     async with opened(bucket, file) as places:
         assert (places.find("a"), places.find("b")) == ("m1", "m2")
-    assert len(file.read_bytes().splitlines()) == 2
+    assert len(file.read_bytes().splitlines()) == 3
 
 
 async def test_what_a_primary_has_gets_its_place_there(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     bucket = LosableBucket()
     async with opened(bucket, tmp_path / "places") as places:
         await reserved(places, "orders")  # at m1
-        places.reconcile("m2", ["_DMQ", "orders", "invoices"])
+        places.reconcile("m2", ["_DMQ", "orders", "invoices"], lambda key: True, never)
 
         await until(lambda: places.find("invoices") == "m2", "the place of what is there is made")
-        assert set(bucket.entries) == {"orders", "invoices"}
+        assert set(bucket.entries) == {TAKING, "orders", "invoices"}
         assert "'orders' is at message manager m2, and its place is at m1" in caplog.text
 
 
@@ -232,3 +237,41 @@ async def test_nothing_is_deleted_without_the_bucket(tmp_path: Path) -> None:
         bucket.is_away = True
         with pytest.raises(Unavailable):
             await begun(places, "orders")
+
+
+async def stood(places: PlacesBucket, pattern: str, terms: str, is_kept: bool = True) -> int:
+    told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    places.stand(pattern, terms, is_kept, told.set_result, told.set_exception)
+    return await told
+
+
+async def test_a_manager_that_joins_has_all_patterns_before_it_takes_new_destinations(tmp_path: Path) -> None:
+    bucket = LosableBucket()
+    async with opened(bucket, tmp_path / "two") as two:
+        await stood(two, "glob:a.* s", "terms of a")
+        await stood(two, "glob:b.* s", "terms of b")
+        await ended(two, "glob:b.* s", await begun(two, "glob:b.* s"), True)
+
+    three = await PlacesBucket.open(bucket.open, (*MANAGERS, "m3"), [], tmp_path / "three")
+    has: list[str] = []
+
+    async def subscribe(terms: str) -> None:
+        assert await reserved(three, f"new.{len(bucket.entries)}") != "m3"
+        has.append(terms)
+
+    for number in range(4):
+        assert await reserved(three, f"old.{number}") != "m3"
+    await three.learn_patterns("m3", lambda key: bool(has), subscribe)
+
+    assert has == ["terms of a"]
+    assert await reserved(three, "newest") == "m3"
+    await three.close()
+
+
+async def test_a_pattern_that_stands_is_noted_once_and_one_that_is_refused_stands_no_longer(tmp_path: Path) -> None:
+    async with opened(LosableBucket(), tmp_path / "places") as places:
+        revision = await stood(places, "glob:a.* s", "terms")
+        assert revision and await stood(places, "glob:a.* s", "others") == 0
+
+        await ended(places, "glob:a.* s", revision, True)
+        assert await stood(places, "glob:a.* s", "others")
