@@ -107,6 +107,7 @@ class Client(SessionMethods):
     subscriptions = waiting_for(AsyncClient.subscriptions)
     status = waiting_for(AsyncClient.status)
     cluster_status = waiting_for(AsyncClient.cluster_status)
+    cluster_drain = waiting_for(AsyncClient.cluster_drain)
     cluster_takeover = waiting_for(AsyncClient.cluster_takeover)
     outcomes = waiting_for(AsyncClient.outcomes)
     unblocked = waiting_for(AsyncClient.unblocked)

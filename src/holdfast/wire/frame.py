@@ -19,7 +19,7 @@ opaque here (a batch command, or batches). A frame longer than the limit of the 
     CloseSession ──────────────────────────────────────▶ Answered
     Goodbye ◀──────────────────────────────────────────▶ Goodbye
                                                          ReceiverClosed, PressureChanged,
-                                                         DestinationPressure, SessionSuspended
+                                                         DestinationPressure, SessionSuspended, Leave
                                                          (without a question)
 
 Every question carries a token, unique in its session; the answer repeats it. Nothing is answered twice.
@@ -51,6 +51,7 @@ from holdfast.wire.message import (
     Fragment,
     Goodbye,
     Hello,
+    Leave,
     Manage,
     Message,
     OpenProducer,
@@ -98,6 +99,7 @@ __all__ = [
     "Fragment",
     "Goodbye",
     "Hello",
+    "Leave",
     "Manage",
     "Message",
     "OpenProducer",
@@ -125,7 +127,7 @@ KINDS: dict[int, type[Message]] = {
         Hello, Welcome, OpenSession, SessionOpened, CloseSession, OpenProducer, Send, Receipted, Attach, Credit,
         Deliver, Settle, DetachReceiver, Manage, Answered, Failed, ReceiverClosed, PressureChanged, Ping, Pong,
         Goodbye, ForgetProducer, Browse, Browsed, Part, Commit, Abandon, ReadFragment, Fragment, DestinationPressure,
-        Publish, SessionSuspended,
+        Publish, SessionSuspended, Leave,
     )
 }  # fmt: skip
 

@@ -382,6 +382,14 @@ class SessionSuspended(Message, frozen=True):
     KIND = 32
 
 
+class Leave(Message, frozen=True):
+    """Link to another host: ask nothing more here, wait for what was asked, then end this link. A wish is passed over by a client
+    that knows no other host."""
+
+    KIND = 36
+    is_wish: bool = False
+
+
 class DestinationPressure(Message, frozen=True):
     """A destination this session sends to has reached its high water, or has fallen below its low water again."""
 

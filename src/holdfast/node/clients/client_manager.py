@@ -32,7 +32,7 @@ from holdfast.bus.message import (
 from holdfast.channel.channel import Appendable, Pressure
 from holdfast.cluster.places import Places
 from holdfast.destination import command
-from holdfast.errors import HoldfastError, by_code
+from holdfast.errors import Detached, HoldfastError, by_code
 from holdfast.event import identifier
 from holdfast.node import supervision
 from holdfast.node.administration.arguments import ClusterOrder
@@ -57,6 +57,8 @@ from holdfast.wire.link import Link
 
 log = logging.getLogger("holdfast.client_manager")
 
+# Why the receivers of a client end whose session another one resumed.
+TAKEN = "another client goes on with this session, and has what was held; discard unconfirmed work"
 # How often overdue sessions are looked for: a fifth of the grace, so that the grace is kept to within 20 %.
 _LOOKS_PER_GRACE = 5
 
@@ -86,6 +88,8 @@ class ClientManager:
         self.bus = bus
         self.login: Login | None = None  # without users, every client is welcome
         self.local = ""  # the name of the server's local socket
+        self.is_drained = False  # no client is welcome
+        self.listen: Callable[[bool], Awaitable[None]] | None = None  # take links, or none, where a listener brings them
         self.programs: list[dict[str, Any]] = []  # that run beside the server, for its status
         self.tell_cluster: Callable[[], dict[str, Any]] | None = None  # the state of the cluster; None for a server alone
         self.order_cluster: Callable[[ClusterOrder], Awaitable[Any]] | None = None  # carries out what an operator asks of it
@@ -93,7 +97,7 @@ class ClientManager:
         self.take_log: Callable[[str, Sequence[LogLine]], bool] = lambda program, lines: False
         self.sessions: dict[str, Session] = {}
         self.links: dict[str, ClientLink] = {}
-        self._open: set[ClientLink] = set()
+        self.open: set[ClientLink] = set()  # all that have connected
         self._tasks: set[asyncio.Task[None]] = set()
         self._identity = identity
         self._start = start
@@ -118,7 +122,7 @@ class ClientManager:
 
     def accept(self, link: Link) -> None:
         """Take the link of a client that has connected."""
-        self._open.add(ClientLink(link, self))
+        self.open.add(ClientLink(link, self))
 
     def refused(self, peer: str, problem: HoldfastError) -> None:
         """Count that a link ends, and log why: one line a second, at most, for each address."""
@@ -131,8 +135,13 @@ class ClientManager:
         return "+".join(target.channel.id for target in self.managers.values())
 
     @property
+    def is_clustered(self) -> bool:
+        """Sessions may be at other client managers."""
+        return bool(self._start)
+
+    @property
     def open_links(self) -> int:
-        return len(self._open)
+        return len(self.open)
 
     def target_of(self, message: frame.OpenSession) -> ManagerLink | None:
         """The message manager of a session that is opened. One that says no channel is at home at any whose state is known, in
@@ -157,7 +166,7 @@ class ClientManager:
             if owner_of(id) != link.greeting.user_name or is_passing(id) or not self._identity.may_have_given(id):
                 found(None)
             else:
-                known = self.sessions.get(id)
+                known = self._known(id, target, remembered)
                 if known is not None and known.is_lost_to(link.greeting.client_of_user):
                     found(None)
                     return
@@ -165,6 +174,17 @@ class ClientManager:
                 found(known if is_here else self._restored(id, name, target, remembered))
 
         target.messages.recall_session(id, recalled)
+
+    def _known(self, id: str, target: ManagerLink, remembered: RememberedSession | None) -> Session | None:
+        """The session as this client manager knows it. One that was elsewhere meanwhile is forgotten: the channel knows more."""
+        known = self.sessions.get(id)
+        if remembered is None or remembered.client_manager in ("", self._start):
+            return known
+        target.given_up.discard(id)
+        if known is not None and known.away_since_ms is not None:
+            self.forget_session(known)
+            return None
+        return known
 
     def open_session(
         self,
@@ -187,9 +207,12 @@ class ClientManager:
             self._let_go_of_denied(session)
         former = self.links.get(session.id)
         if former is not None:
+            if former.greeting.client != link.greeting.client:  # it may wait for events, and is told that none come
+                for receiver in session.receivers:
+                    former.receiver_gone(ReceiverGone(session.id, receiver, Detached.code, TAKEN))
             former.drop_session(session.id)
             target.fair_share.drop(session.id)
-            target.tell(LinkDown(session.id))
+            target.tell(LinkDown(session.id, self._start))
         session.came_back()
         if self._start:  # in a cluster its primary gives it up when this client manager is gone
             target.append(command.Introduce(session.id, self._start, max(1, link_number)))
@@ -228,11 +251,11 @@ class ClientManager:
         """Use these users from now on. Links whose user or rules have changed end, and their clients link again."""
         assert self.login is not None
         self.login.users = users
-        for link in list(self._open):
+        for link in list(self.open):
             link.greeting.users_changed(users)
 
     def link_lost(self, link: ClientLink, sessions: list[Session]) -> None:
-        self._open.discard(link)
+        self.open.discard(link)
         for session in sessions:
             if self.links.get(session.id) is link:
                 self._left(session)
@@ -254,7 +277,7 @@ class ClientManager:
         session.went_away(self.clock.steady_ms())
         target = self.managers[session.channel]
         target.fair_share.drop(session.id)
-        target.tell(LinkDown(session.id))
+        target.tell(LinkDown(session.id, self._start))
         if is_passing(session.id):
             self.forget_session(session)
             self._give_up(target, session.id)
@@ -272,10 +295,22 @@ class ClientManager:
         now = self.clock.steady_ms()
         for session in [each for each in self.sessions.values() if each.is_overdue(now, self.settings.session_grace_ms)]:
             self.forget_session(session)
-            self._give_up(self.managers[session.channel], session.id)
+            self._give_up_overdue(self.managers[session.channel], session.id)
         for target in self.managers.values():
             target.messages.list_sessions(target.given_up.intersection_update)
         self._timer = self.clock.call_later(self.settings.session_grace_ms // _LOOKS_PER_GRACE, self._look_for_overdue)
+
+    def _give_up_overdue(self, target: ManagerLink, session: str) -> None:
+        """Give up a session that is away from here, unless it is at another client manager."""
+        if not self._start:
+            self._give_up(target, session)
+            return
+
+        def recalled(remembered: RememberedSession | None) -> None:
+            if remembered is not None and remembered.client_manager in ("", self._start) and session not in self.sessions:
+                self._give_up(target, session)
+
+        target.messages.recall_session(session, recalled)
 
     def give_up_unclaimed(self, name: str) -> None:
         """Give up sessions of a former life that did not resume, at one message manager."""
@@ -298,7 +333,7 @@ class ClientManager:
     def _give_up(self, target: ManagerLink, session: str) -> None:
         """A session that is given up cannot be resumed any more, although it is gone only when its Detach is applied."""
         target.given_up.add(session)
-        target.tell(SessionGone(session))
+        target.tell(SessionGone(session, self._start))
 
     # --- from message managers ---------------------------------------------------------------------------------------
 
@@ -339,7 +374,7 @@ class ClientManager:
 
     def _tell_pressure(self, _: Pressure) -> None:
         pressure = self.pressure
-        for link in self._open:
+        for link in self.open:
             link.tell_pressure(pressure)
 
     def spawn(self, work: Coroutine[Any, Any, None], what: str) -> None:
@@ -359,5 +394,5 @@ class ClientManager:
         self._strangers.stop()
         if self.login is not None:
             self.login.close()
-        for link in list(self._open):
+        for link in list(self.open):
             link.end(None)

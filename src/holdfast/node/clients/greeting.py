@@ -36,6 +36,7 @@ class Greeting:
         self._manager = manager
         self._user: User | None = None
         self._attempt: Attempt | None = None
+        self._is_welcomed = False
 
     @property
     def user_name(self) -> str:
@@ -71,6 +72,9 @@ class Greeting:
         self._welcome(version)
 
     def _welcome(self, version: int) -> None:
+        if self._manager.is_drained:
+            self._client_link.end(Unavailable(f"node {self._manager.settings.name} is drained; linking to another"))
+            return
         settings = self._manager.settings
         limits = (frame.FRAME_BYTES_MAX, settings.heartbeat_ms, settings.window)
         manager = self._manager
@@ -80,6 +84,12 @@ class Greeting:
         welcome = frame.Welcome(version, settings.name, *limits, manager.now_ms(), *told, local, heard_from)
         self._link.admit()
         self._client_link.say(0, welcome)
+        self._is_welcomed = True
+
+    def send_elsewhere(self, *, is_wish: bool) -> None:
+        """Ask the client to link to another node. One that is not welcome yet will not be."""
+        if self._is_welcomed:
+            self._client_link.say(0, frame.Leave(is_wish))
 
     def users_changed(self, users: Users) -> None:
         """End the link of a user whose password or rules have changed: its client links again, and is checked anew."""

@@ -12,7 +12,6 @@ primary is judged in the channel (`member`, ADR 26). The client manager asks the
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -34,6 +33,7 @@ from holdfast.node.clock import Clock, SystemClock
 from holdfast.node.clustered.cluster_settings import ClusterSettings
 from holdfast.node.clustered.heartbeat import Heart
 from holdfast.node.clustered.member import Member
+from holdfast.node.clustered.orders.drain import Drain
 from holdfast.node.clustered.orders.heard import Heard
 from holdfast.node.clustered.orders.orders import Orders
 from holdfast.node.clustered.orders.takeover import Takeovers
@@ -50,8 +50,6 @@ from holdfast.node.remote.noted_channel import NotedChannel
 from holdfast.node.remote.remote_view import RemoteView
 from holdfast.node.remote.view_answers import ViewAnswers
 from holdfast.node.settings import NodeSettings
-
-log = logging.getLogger("holdfast.server")
 
 IDENTITY_FILE = "identity"
 
@@ -99,7 +97,9 @@ class ClusterNode:
 
         self._heart = Heart(whose, bus.subject, bus, clock, list(self.members.values()), settings.session_grace_ms, note)
         self._heart.links = lambda: self.clients.open_links
-        self._orders = Orders(whose, bus, Takeovers(self.members, roster, self._heart, heard, clock))
+        takeovers = Takeovers(self.members, roster, self._heart, heard, clock)
+        self._orders = Orders(whose, bus, takeovers, Drain(self.clients, self._heart, roster, takeovers))
+        self._has_left = False
         self.clients.tell_cluster = lambda: roster.told(clock.steady_ms())
         self.clients.order_cluster = self._orders.carry_out
 
@@ -182,13 +182,10 @@ class ClusterNode:
         return "" if is_alone else name, view, NotedChannel(channel, appended)
 
     async def leave(self) -> None:
-        """Hand over what this node leads, if it has not left before."""
-        if self._heart.is_drained:
-            return
-        self._heart.is_drained = True
-        self._heart.tell()
-        for name, why in (await self._orders.takeovers.resign_all()).items():
-            log.warning("message manager %s is left without a planned takeover: %s", name, why)
+        """Have other nodes go on in the place of this one, if it has not left before."""
+        if not self._has_left:
+            self._has_left = True
+            await self._orders.leave()
 
     async def close(self) -> None:
         """Leave the cluster: other copies take over, and clients go to other nodes."""
