@@ -108,6 +108,7 @@ class Client(SessionMethods):
     status = waiting_for(AsyncClient.status)
     cluster_status = waiting_for(AsyncClient.cluster_status)
     cluster_drain = waiting_for(AsyncClient.cluster_drain)
+    transactions = waiting_for(AsyncClient.transactions)
     cluster_takeover = waiting_for(AsyncClient.cluster_takeover)
     outcomes = waiting_for(AsyncClient.outcomes)
     unblocked = waiting_for(AsyncClient.unblocked)

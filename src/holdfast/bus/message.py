@@ -100,6 +100,14 @@ class Watermark(NamedTuple):
     reason: str = ""
 
 
+class TransactionsInDoubt(NamedTuple):
+    """Message manager, to all client managers: these transactions over several message managers are in doubt here, and have been
+    for a while; end them. For each, its participants, and the session and assembly at each of them."""
+
+    manager: str
+    transactions: list[tuple[list[str], list[tuple[str, str]]]]
+
+
 class Question(NamedTuple):
     """Client manager: a question about the applied state, such as the list of destinations."""
 

@@ -46,6 +46,7 @@ KINDS: dict[int, type[Any]] = {
     20: messages.ApplyNowAsked,
     30: messages.NodeAsked,
     31: messages.NodeAnswered,
+    32: messages.TransactionsInDoubt,
 }
 CODES = {kind: code for code, kind in KINDS.items()}
 

@@ -10,7 +10,7 @@ opaque here (a batch command, or batches). A frame longer than the limit of the 
     OpenSession (new, or resuming) ────────────────────▶ SessionOpened, or Failed
     Send (a batch command; token = its sequence) ──────▶ Receipted, or Failed
     Attach, Settle…, DetachReceiver, Manage, OpenProducer,
-    ForgetProducer, Commit, Abandon, Publish ──────────▶ Answered, or Failed
+    ForgetProducer, Commit, CommitAll, Abandon, Publish ▶ Answered, or Failed
     Part (of an assembly) ─────────────────────────────▶ Receipted, or Failed
     Browse ────────────────────────────────────────────▶ Browsed, or Failed
     ReadFragment ──────────────────────────────────────▶ Fragment, or Failed
@@ -42,6 +42,7 @@ from holdfast.wire.message import (
     Browsed,
     CloseSession,
     Commit,
+    CommitAll,
     Credit,
     Deliver,
     DestinationPressure,
@@ -51,9 +52,7 @@ from holdfast.wire.message import (
     Fragment,
     Goodbye,
     Hello,
-    Leave,
     Manage,
-    Message,
     OpenProducer,
     OpenSession,
     Part,
@@ -66,11 +65,10 @@ from holdfast.wire.message import (
     ReceiverClosed,
     Send,
     SessionOpened,
-    SessionSuspended,
     Settle,
     Welcome,
 )
-from holdfast.wire.message_part import SettledPart, Slice
+from holdfast.wire.message_part import Leave, Message, Participant, SessionSuspended, SettledPart, Slice
 
 Buffer = bytes | memoryview
 
@@ -90,6 +88,7 @@ __all__ = [
     "Browsed",
     "CloseSession",
     "Commit",
+    "CommitAll",
     "Credit",
     "Deliver",
     "DestinationPressure",
@@ -105,6 +104,7 @@ __all__ = [
     "OpenProducer",
     "OpenSession",
     "Part",
+    "Participant",
     "Ping",
     "Pong",
     "PressureChanged",
@@ -127,7 +127,7 @@ KINDS: dict[int, type[Message]] = {
         Hello, Welcome, OpenSession, SessionOpened, CloseSession, OpenProducer, Send, Receipted, Attach, Credit,
         Deliver, Settle, DetachReceiver, Manage, Answered, Failed, ReceiverClosed, PressureChanged, Ping, Pong,
         Goodbye, ForgetProducer, Browse, Browsed, Part, Commit, Abandon, ReadFragment, Fragment, DestinationPressure,
-        Publish, SessionSuspended, Leave,
+        Publish, SessionSuspended, CommitAll, Leave,
     )
 }  # fmt: skip
 

@@ -230,7 +230,7 @@ def serve(
     _check_rules(actions)
     security = Security(users, tls_certificate, tls_key, tls_client_ca, require_certificate, insecure)
 
-    joined = _cluster(cluster, {"--http": http, "--boot-recorder": boot_recorder}) if cluster is not None else None
+    joined = _cluster(cluster, {"--boot-recorder": boot_recorder}) if cluster is not None else None
     show = _show_over_http(http, http_token_file, security) if http is not None else None
 
     async def opened() -> Server:
@@ -279,9 +279,7 @@ def _show_over_http(address: str, token_file: Path | None, security: Security) -
 
     async def show(server: Server, data: Path) -> None:
         from holdfast.cli.output import print_line
-        from holdfast.node.node import Node
 
-        assert isinstance(server.node, Node)  # --http is refused for a node of a cluster
         try:
             endpoint = await Endpoint.open(server.node, data, host, port, token, server.tls, holdfast.__version__)
         except BaseException:

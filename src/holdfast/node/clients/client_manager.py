@@ -39,6 +39,7 @@ from holdfast.node.administration.arguments import ClusterOrder
 from holdfast.node.clients.busy_wait import BusyWait
 from holdfast.node.clients.client_flow import ClientFlow
 from holdfast.node.clients.client_link import ClientLink
+from holdfast.node.clients.joint.joint_commits import JointCommits
 from holdfast.node.clients.manager_link import ManagerLink
 from holdfast.node.clock import Clock
 from holdfast.node.figures import Figures
@@ -117,6 +118,7 @@ class ClientManager:
             self._stop_listening.append(bus.listen(subject, partial(self._hear, target)))
             channel.watch_pressure(self._tell_pressure)
         self._opened = 0  # sessions that said no channel
+        self.joint = JointCommits(self.managers, bus, clock)
 
     # --- links and sessions ------------------------------------------------------------------------------------------
 
@@ -178,13 +180,11 @@ class ClientManager:
     def _known(self, id: str, target: ManagerLink, remembered: RememberedSession | None) -> Session | None:
         """The session as this client manager knows it. One that was elsewhere meanwhile is forgotten: the channel knows more."""
         known = self.sessions.get(id)
-        if remembered is None or remembered.client_manager in ("", self._start):
-            return known
-        target.given_up.discard(id)
-        if known is not None and known.away_since_ms is not None:
-            self.forget_session(known)
-            return None
-        return known
+        if remembered is not None and remembered.client_manager not in ("", self._start):
+            target.given_up.discard(id)
+            if known is not None and known.away_since_ms is not None:
+                self.forget_session(known)
+        return self.sessions.get(id)
 
     def open_session(
         self,
@@ -391,6 +391,7 @@ class ClientManager:
         for stop in self._stop_listening:
             stop()
         self.flow.stop()
+        self.joint.stop()
         self._strangers.stop()
         if self.login is not None:
             self.login.close()

@@ -87,7 +87,7 @@ class MessageManager:
         self._bus = bus
         self._clock = clock
         self._start = start
-        self._assembly_timeout = AssemblyTimeout(directory, channel, clock, settings)
+        self._assembly_timeout = AssemblyTimeout(start.name, directory, channel, bus, clock, settings)
         self._removal_watch = RemovalWatch(directory, channel, clock, self.until_applied)
         self._readers = PlaceReaders(directory, channel, bus, clock)
         self._outcomes = OutcomeWaiters(directory, channel, bus, clock)
