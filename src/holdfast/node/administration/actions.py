@@ -110,7 +110,7 @@ def _empty(asked: arguments.Empty, now_ms: int) -> Maker:
     return lambda origin, token: command.Dead(0, ADMIN, "", EVERYTHING.to_bytes(), reason, "rejected", now_ms, origin, token)
 
 
-QUESTIONS = frozenset(("list", "describe", "subscriptions", "all_subscriptions", "dead_cursor", "status"))
+QUESTIONS = frozenset(("list", "describe", "subscriptions", "all_subscriptions", "dead_cursor", "status", "transactions"))
 
 COMMANDS: dict[str, Prepare] = {
     "create": _create,
