@@ -106,6 +106,8 @@ class Client(SessionMethods):
     delete_subscription = waiting_for(AsyncClient.delete_subscription)
     subscriptions = waiting_for(AsyncClient.subscriptions)
     status = waiting_for(AsyncClient.status)
+    cluster_configuration = waiting_for(AsyncClient.cluster_configuration)
+    configure_cluster = waiting_for(AsyncClient.configure_cluster)
     cluster_status = waiting_for(AsyncClient.cluster_status)
     transactions = waiting_for(AsyncClient.transactions)
     cluster_takeover = waiting_for(AsyncClient.cluster_takeover)

@@ -128,6 +128,9 @@ class ClusterNodeRow(TypedDict):
     copies: list[str]  # the message managers of which it has a copy
     is_drained: bool  # it takes no clients, and leads nothing
     links: int  # of clients with it
+    is_different: bool  # its essential settings are not those of the node that answers
+    settings_version: int  # of the cluster's settings that are in force there; 0 for none
+    users_version: int
 
 
 class CopyRow(TypedDict):
@@ -162,7 +165,22 @@ class ClusterStatus(TypedDict):
     is_cut_off: bool  # it does not hear itself: what it tells of others is old
     nodes: list[ClusterNodeRow]
     managers: list[ManagerRow]
+    different: list[str]  # nodes whose essential settings are not those of the node that answers
     silent: list[str]  # the nodes that did not answer
+
+
+class ClusterConfiguration(TypedDict):
+    """What the nodes of a cluster share."""
+
+    settings: dict[str, Any]  # those that can be changed while the cluster runs, as they are in force
+    changed: list[str]  # those of them that are not as in every release
+    settings_version: int
+    users: list[str] | None  # their names; None where everybody is welcome
+    users_version: int
+    essential: dict[str, Any]  # what must be equal at all nodes
+    is_joined: bool  # the node that answers could ask the cluster; otherwise it tells its own copy
+    reached: list[str]  # nodes that have this version of what was changed
+    not_reached: list[str]  # nodes that did not tell so: they are silent, or have not heard of it yet
 
 
 class Takeover(TypedDict):

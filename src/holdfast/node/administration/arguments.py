@@ -29,6 +29,8 @@ from holdfast.node.logs.log_line import LogLine
 
 # Lines of a program's log in one request.
 LOG_LINES_MAX = 128
+# The text of a users file.
+CONFIGURATION_LENGTH_MAX = 512 << 10
 Kind = Literal["queue", "topic"]
 ALL = Pattern.glob("**")
 
@@ -319,6 +321,18 @@ class ClusterOrder(Arguments, frozen=True, kw_only=True):
         return Touched("manage", ALL)
 
 
+class ClusterConfigure(Arguments, frozen=True, kw_only=True):
+    """The configuration of the cluster; with a key it is changed first, at all nodes. `users`: the text of a users file."""
+
+    key: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    value: Annotated[str, msgspec.Meta(max_length=CONFIGURATION_LENGTH_MAX)] = ""
+
+    @property
+    def touched(self) -> Touched:
+        """Everything: who may change users may do anything."""
+        return Touched("manage", ALL)
+
+
 class DeadCursor(Arguments, frozen=True, kw_only=True):
     position: int
 
@@ -370,6 +384,7 @@ ACTIONS: Mapping[str, type[Arguments]] = {
     "cluster": Cluster,
     "transactions": Transactions,
     "cluster_order": ClusterOrder,
+    "cluster_configure": ClusterConfigure,
     "dead_cursor": DeadCursor,
     "temporary": Temporary,
     "drop_stages": DropStages,
