@@ -20,6 +20,7 @@ import msgspec
 
 from holdfast.channel.jetstream.settings import MIB, JetStreamSettings
 from holdfast.errors import BadSetting
+from holdfast.node.clustered.nats_login import NatsLogin, check_addresses, open_login
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,32}\Z")
 
@@ -40,6 +41,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     size_mib: int = 4096
     reserve_mib: int = 16
     upkeep_mib: int = 24
+    nats_login: NatsLogin = NatsLogin()
 
 
 # The keys of a file; docs/cluster.md tells them.
@@ -68,6 +70,8 @@ def read(file: Path) -> ClusterSettings:
             f"{file} names {len(read.managers)} message managers; this release has one in a cluster, with any number of copies",
             setting="managers",
         )
+    check_addresses((*read.nats, *read.monitors))
+    login = open_login(read.nats_login, file.parent)
     nats = JetStreamSettings(
         servers=read.nats,
         monitors=read.monitors,
@@ -75,5 +79,7 @@ def read(file: Path) -> ClusterSettings:
         size_bytes=read.size_mib * MIB,
         reserve_bytes=read.reserve_mib * MIB,
         upkeep_bytes=read.upkeep_mib * MIB,
+        connect_options=login.options,
+        monitor_tls=login.tls,
     )
     return ClusterSettings(name=read.name, managers=read.managers, nats=nats)
