@@ -226,6 +226,7 @@ class CopyState(NamedTuple):
     temporary_waiting: dict[str, int] = {}  # noqa: RUF012 - events that wait in temporary destinations, while space is short
     destinations: int = 0  # changes of its destinations so far, counted by this primary
     resigns_to: str = ""  # of a primary that resigns: the start of the node that is to claim
+    is_log_read: bool = False  # `_LOG` has a subscription there
 
 
 class Heartbeat(NamedTuple):

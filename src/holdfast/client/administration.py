@@ -15,6 +15,7 @@ from holdfast.client.description import (
     Status,
     SubscriptionDescription,
     Takeover,
+    TransactionsInDoubt,
     subscriptions_of,
 )
 from holdfast.client.destination import Queue, Topic
@@ -319,6 +320,12 @@ class Administration(ABC):
         """The state of the cluster, as the node that answers hears it: nodes, the primary of each message manager, how far its
         backups lag. Refused by a server that is alone."""
         told: ClusterStatus = await self._look("cluster", timeout)
+        return told
+
+    async def transactions(self, id: str = "", *, timeout: float | None = None) -> TransactionsInDoubt:
+        """Transactions over several message managers that are in doubt: prepared and not decided, or decided and not carried out
+        everywhere. With an `id`, that one, also when it has ended, as long as that is remembered."""
+        told: TransactionsInDoubt = await self._look("transactions", timeout, id=id)
         return told
 
     async def cluster_takeover(self, manager: str, *, to: str = "", timeout: float | None = None) -> Takeover:

@@ -87,6 +87,36 @@ class Status(TypedDict, total=False):
     relays: list[dict[str, Any]]  # in `holdfast status`: those that this server knows, as they tell themselves
     programs: list[dict[str, Any]]  # that run beside the server: program, state, pid, restarts, reason
     managers: list[dict[str, Any]]  # where there are several message managers: the rows of each, of which the rest is the sum
+    transactions_in_doubt: int  # over several message managers, each counted where it is not ended
+    events_locked: int  # by them: delivered to nobody until they are ended
+
+
+class TransactionAt(TypedDict):
+    """What one message manager knows of a transaction over several."""
+
+    manager: str
+    state: str  # "prepared", "committed" or "aborted"
+    session: str
+    assembly: str
+    entry: int  # of its Prepare, or of its decision
+    locked: int  # events that nobody is handed until it is ended
+    destinations: list[str]
+
+
+class TransactionInDoubt(TypedDict):
+    """A transaction over several message managers."""
+
+    id: str
+    participants: list[str]  # message managers; the first decides. Empty for one that has ended
+    decision: str  # "commit", "abort", or "": none yet
+    since_ms: int  # ms since 1970; 0: not known
+    reason: str  # of an abort
+    managers: list[TransactionAt]
+
+
+class TransactionsInDoubt(TypedDict):
+    transactions: list[TransactionInDoubt]  # oldest first
+    did_not_answer: list[str]  # message managers
 
 
 class ClusterNodeRow(TypedDict):

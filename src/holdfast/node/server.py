@@ -15,10 +15,10 @@ import logging
 import resource
 import signal
 import ssl
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from holdfast.channel.channel import Appendable, Buffer, Channel, Purpose
 from holdfast.destination import command
@@ -36,6 +36,11 @@ from holdfast.node.settings import NodeSettings, size_text
 from holdfast.wire import tcp
 
 log = logging.getLogger("holdfast.server")
+
+# A node whose cluster cannot be reached tries again after this.
+JOIN_AGAIN_S = 0.5
+# A server that is asked to stop while it opens is given so long; a replay that is cut off is done again at the next start.
+OPENING_S_MAX = 2.0
 
 
 class BootContents(Protocol):
@@ -209,24 +214,34 @@ async def _join(
     await asyncio.to_thread(data.mkdir, parents=True, exist_ok=True)
     text = security.load_users_text()
     given = GivenUsers(security.users, text) if security.users is not None and text is not None else None
-    return await ClusterNode.open(data, cluster, settings, clock=clock, users=given, is_essential_replaced=is_essential_replaced)
+    while True:  # a whole cluster that was killed starts in any order: a node waits for NATS
+        try:
+            return await ClusterNode.open(
+                data, cluster, settings, clock=clock, users=given, is_essential_replaced=is_essential_replaced
+            )
+        except Unavailable as problem:
+            log.warning("node %s cannot join cluster %s yet, and tries again: %s", settings.name, cluster.name, problem)
+            await asyncio.sleep(JOIN_AGAIN_S)
 
 
-async def run_until_signal(opening: Awaitable[Server], ready: Callable[[Server], None]) -> None:
+async def run_until_signal(opening: Coroutine[Any, Any, Server], ready: Callable[[Server], None]) -> None:
     """Serve until SIGTERM or SIGINT, or until the message manager cannot go on; then raise what stopped it.
 
-    A signal that comes while the server opens counts as soon as it is open.
+    A signal that comes while the server opens counts as soon as it is open, but after a few seconds at the latest: a node whose
+    cluster is not there would wait for ever.
     """
     loop = asyncio.get_running_loop()
     stop_asked, reload_asked = asyncio.Event(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop_asked.set)
     loop.add_signal_handler(signal.SIGHUP, reload_asked.set)
-    server = await opening
+    asked = supervision.start(_until(stop_asked), "waiting for a signal")
+    server = await _opened(opening, asked)
+    if server is None:
+        return
     # Made now, so that the first client with a selector need not wait for it.
     preparing = supervision.start(asyncio.to_thread(selector.prepare), "making the parser of selectors")
     failing = supervision.start(server.node.failed(), "waiting for a failure")
-    asked = supervision.start(_until(stop_asked), "waiting for a signal")
     try:
         loop.add_signal_handler(signal.SIGHUP, server.reload)
         if reload_asked.is_set():
@@ -240,6 +255,18 @@ async def run_until_signal(opening: Awaitable[Server], ready: Callable[[Server],
         await server.close()
     if server.node.failure is not None:
         raise server.node.failure
+
+
+async def _opened(opening: Coroutine[Any, Any, Server], asked: asyncio.Task[None]) -> Server | None:
+    """The server; None if it does not open soon after it was asked to stop."""
+    task = supervision.awaited(opening)
+    await asyncio.wait({task, asked}, return_when=asyncio.FIRST_COMPLETED)
+    if not task.done():
+        await asyncio.wait({task}, timeout=OPENING_S_MAX)
+    if not task.done():
+        task.cancel()
+        await asyncio.wait({task})
+    return None if task.cancelled() else task.result()
 
 
 async def _import_boot(boot: Callable[[], BootContents], clock: Clock, channel: Channel) -> None:

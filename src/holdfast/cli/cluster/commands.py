@@ -41,6 +41,16 @@ Backups = Annotated[
         help="How many nodes have a copy beside the primary; without it, 1 in a new cluster.",
     ),
 ]
+Managers = Annotated[
+    int | None,
+    typer.Option(
+        "--managers",
+        metavar="N",
+        min=1,
+        max=64,
+        help="How many message managers, spread over the nodes; without it, 1 in a new cluster.",
+    ),
+]
 Nats = Annotated[
     str,
     typer.Option(
@@ -76,7 +86,7 @@ def add_to(app: typer.Typer) -> None:
         "ends by itself is started again. On the folder of a former cluster, that one is started again, at the same ports.",
         [
             "holdfast cluster up --data ./cluster --detach",
-            "holdfast cluster up --data ./wide --nodes 4 --backups 2",
+            "holdfast cluster up --data ./wide --nodes 4 --managers 2 --backups 2",
         ],
         help_text.CLIENT[:4],
         {0: "stopped in good order, or up and left running", 3: "it did not start, or runs already"},
@@ -86,6 +96,7 @@ def up(
     data: Data = DATA_DEFAULT,
     nodes: Nodes = None,
     backups: Backups = None,
+    managers: Managers = None,
     nats: Nats = "",
     monitors: Monitors = "",
     detach: Detach = False,
@@ -97,7 +108,7 @@ def up(
     from holdfast.cli.operations import server_log
 
     data = data.absolute()
-    found = layout.prepare(data, nodes, backups, _several(nats), _several(monitors))
+    found = layout.prepare(data, nodes, backups, _several(nats), _several(monitors), managers)
     if detach:
         _detached(data, found, as_json=json)
         return

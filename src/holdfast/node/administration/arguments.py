@@ -302,6 +302,12 @@ class Cluster(Arguments, frozen=True, kw_only=True):
     """The state of the cluster, as the node of this client manager hears it."""
 
 
+class Transactions(Arguments, frozen=True, kw_only=True):
+    """Transactions over several message managers that are in doubt; with an `id`, that one, also when it has ended."""
+
+    id: str = ""
+
+
 class ClusterOrder(Arguments, frozen=True, kw_only=True):
     """An order to the cluster: `manager` and `node` say to which part of it, where the order takes one."""
 
@@ -376,6 +382,7 @@ ACTIONS: Mapping[str, type[Arguments]] = {
     "all_subscriptions": AllSubscriptions,
     "status": Status,
     "cluster": Cluster,
+    "transactions": Transactions,
     "cluster_order": ClusterOrder,
     "cluster_configure": ClusterConfigure,
     "dead_cursor": DeadCursor,

@@ -26,7 +26,7 @@ from holdfast.bus.nats.nats_bus import NatsBus
 from holdfast.channel.channel import Channel
 from holdfast.channel.jetstream.jetstream_channel import JetStreamChannel
 from holdfast.cluster.missed_beats import MissedBeats
-from holdfast.cluster.places import Places
+from holdfast.destination.name import LOG
 from holdfast.errors import BadSetting, HoldfastError
 from holdfast.event import identifier
 from holdfast.node.administration.admin_queue import AdminQueue
@@ -40,9 +40,11 @@ from holdfast.node.clustered.configuration.shared_configuration import SharedCon
 from holdfast.node.clustered.configuration.shared_documents import GivenUsers
 from holdfast.node.clustered.heartbeat import Heart
 from holdfast.node.clustered.member import Member
+from holdfast.node.clustered.node_log import NodeLog
 from holdfast.node.clustered.orders.heard import Heard
 from holdfast.node.clustered.orders.orders import Orders
 from holdfast.node.clustered.orders.takeover import Takeovers
+from holdfast.node.clustered.places_bucket import PlacesBucket
 from holdfast.node.clustered.roster import Roster
 from holdfast.node.figures import Figures
 from holdfast.node.identity import Identity
@@ -66,7 +68,7 @@ class _Leading(NamedTuple):
     """What a primary has beside it: answers to client managers, the queue `_ADMIN`, and what it tells an operator."""
 
     answers: ViewAnswers
-    administration: AdminQueue
+    administration: AdminQueue | None  # of the first message manager alone
     log: OperatorLog
 
 
@@ -78,11 +80,13 @@ class ClusterNode:
         identity: Identity,
         bus: NatsBus,
         channels: Mapping[str, JetStreamChannel],
-        places: Places | None,
+        places: PlacesBucket | None,
         clock: Clock,
         configuration: SharedConfiguration,
     ) -> None:
+        """`places` is shared by all nodes; None with one message manager alone."""
         self.settings = settings
+        self.places = places
         self.configuration = configuration
         self.bus = bus
         self.channels = channels
@@ -96,16 +100,19 @@ class ClusterNode:
             for name, nodes in cluster.managers.items()
             if settings.name in nodes
         }
-        self._views: list[RemoteView] = []
         self._leading: dict[str, _Leading] = {}
         shared = (SharedTurn(), OperatorLog(next(iter(channels.values()))), self.figures)
-        managers = [self._seen(name, channel, is_alone=places is None) for name, channel in channels.items()]
+        self._views = {name: self._seen(name, channel, is_alone=places is None) for name, channel in channels.items()}
+        managers = list(self._views.values())
         self.clients = ClientManager(managers, places, bus, identity, clock, settings, *shared, start=bus.endpoint.start)
         self._roster, self._awaited = Roster(cluster.name, whose.node, cluster.managers), Heard()
         self._heart = Heart(whose, bus.subject, bus, clock, list(self.members.values()), settings.session_grace_ms, self._heard)
         self._heart.links = lambda: self.clients.open_links
         self._orders = Orders(whose, bus, Takeovers(self.members, self._roster, self._heart, self._awaited, clock))
         self.clients.tell_cluster = self.tell_cluster
+        first, channel = next(iter(channels.items()))
+        self.log = NodeLog(settings.name, first, channel, identity, lambda: self.clients.flow.is_blocked(LOG))
+        self.clients.take_log = self.log.take
         self.clients.order_cluster = self._orders.carry_out
         self.clients.configure_cluster = ConfigureOrder(configuration, self._roster, self._awaited, clock).carry_out
         self._heart.describe = configuration.described
@@ -120,14 +127,13 @@ class ClusterNode:
         data: Path,
         cluster: ClusterSettings,
         settings: NodeSettings,
-        places: Places | None = None,
         clock: Clock | None = None,
         users: GivenUsers | None = None,
         *,
         is_essential_replaced: bool = False,
     ) -> ClusterNode:
-        """Join the cluster as the node of the name in `settings`; `data` holds its identity and its copy of what the cluster has.
-        `places` is shared by all nodes; None with one message manager alone. `users` is the users file of this node. With
+        """Join the cluster as the node of the name in `settings`; `data` holds its identity and its copy of what the cluster has:
+        configuration, and places where there are several message managers. `users` is the users file of this node. With
         `is_essential_replaced` the cluster has the essential settings of this node from now on, unless nodes run with others."""
         if not cluster.managers:
             raise BadSetting("a cluster has at least one message manager; name it, with its nodes", setting="managers")
@@ -152,6 +158,10 @@ class ClusterNode:
             for name in cluster.managers:
                 channel = channels[name] = await JetStreamChannel.open(f"{cluster.name}-{name}", cluster.nats)
                 opened.push_async_callback(channel.close)
+            places = None
+            if len(cluster.managers) > 1:
+                places = await _open_places(connection, cluster, data)
+                opened.push_async_callback(places.close)
             settings = configuration.settings
             node = cls(cluster, settings, identity, bus, channels, places, clock or SystemClock(), configuration)
             opened.pop_all()
@@ -194,6 +204,7 @@ class ClusterNode:
         self._roster.heard(heartbeat, now_ms)
         self._awaited.look()
         self.missed_beats.heard(heartbeat.node, now_ms)
+        self.log.heard(heartbeat)
 
     def tell_cluster(self) -> dict[str, Any]:
         """The state of the cluster, as this node hears it."""
@@ -212,10 +223,13 @@ class ClusterNode:
         def lead(manager: MessageManager, epoch: int) -> None:
             manager.figures.join(self.figures)
             view = LocalView(manager)
-            administration = AdminQueue([("", view, manager.channel)], None, bus, self._identity, self._clock)
+            administration = self._administration(name, view, manager.channel)
             self._leading[name] = _Leading(ViewAnswers(view, bus), administration, manager.operator_log)
-            manager.administration_asked = administration.attend
-            manager.when_primary(administration.begin)
+            if administration is not None:
+                manager.administration_asked = administration.attend
+                manager.when_primary(administration.begin)
+            if self.places is not None:
+                manager.when_primary(partial(self._reconcile, self.places, manager))
             manager.operator_log.begin()
             manager.when_primary(self._heart.tell)  # client managers find it by its heartbeat
             bus.lead(epoch)
@@ -224,17 +238,29 @@ class ClusterNode:
             bus.resign()
             if (leading := self._leading.pop(name, None)) is not None:
                 leading.log.stop()
-                await leading.administration.stop()
+                if leading.administration is not None:
+                    await leading.administration.stop()
                 await leading.answers.stop()
 
         return Member(name, whose, rank, open_copy, self._clock, lead, resign)
+
+    def _administration(self, name: str, view: LocalView, channel: Channel) -> AdminQueue | None:
+        """The queue `_ADMIN`, which the primary of the first message manager carries out; the others it asks over the bus."""
+        if self.places is None:
+            return AdminQueue([("", view, channel)], None, self.bus.manager(name), self._identity, self._clock)
+        if name != self.places.managers[0]:
+            return None
+        seen = [(each, view if each == name else self._views[each][1], self.channels[each]) for each in self.places.managers]
+        return AdminQueue(seen, self.places, self.bus, self._identity, self._clock, self.bus.subject)
+
+    def _reconcile(self, places: PlacesBucket, manager: MessageManager) -> None:
+        places.reconcile(manager.name, list(manager.directory.catalog.destinations))
 
     def _seen(self, name: str, channel: Channel, is_alone: bool) -> tuple[str, RemoteView, NotedChannel]:
         """A message manager as the client manager of this node has it, wherever its primary is."""
         appended = AppendedCommands()
         subject = self.bus.subject if is_alone else f"{self.bus.subject}.{name}"
         view = RemoteView(name, subject, self.bus, appended, lambda: channel.durable)
-        self._views.append(view)
         return "" if is_alone else name, view, NotedChannel(channel, appended)
 
     async def leave(self) -> None:
@@ -249,15 +275,28 @@ class ClusterNode:
     async def close(self) -> None:
         """Leave the cluster: other copies take over, and clients go to other nodes."""
         await self.leave()
+        await self.log.stop()
         self.configuration.close()
         self._heart.stop()
         await self._orders.stop()
         await self.clients.stop()
-        for view in self._views:
+        for _, view, _ in self._views.values():
             view.stop()
         for member in self.members.values():
             await member.stop()
+        if self.places is not None:
+            await self.places.close()
         await self.bus.close()
         for channel in self.channels.values():
             await channel.close()
         self._identity.close()
+
+
+async def _open_places(connection: NatsConnection, cluster: ClusterSettings, data: Path) -> PlacesBucket:
+    """The table of places, in a bucket of this cluster."""
+    name = f"holdfast-places-{cluster.name}"
+
+    async def open_bucket() -> NatsBucket:
+        return await NatsBucket.open(connection, name, cluster.nats.replicas)
+
+    return await PlacesBucket.open(open_bucket, list(cluster.managers), cluster.rules, data / f"places-{cluster.name}")
