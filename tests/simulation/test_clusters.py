@@ -61,7 +61,7 @@ def test_the_faults_of_a_run_happen_and_events_flow_all_the_same() -> None:
 
     assert sum(len(each.faults) for each in outcomes) > 12
     assert min(each.accepted for each in outcomes) > 0
-    assert sum(each.takeovers for each in outcomes) > 1
+    assert sum(each.takeovers for each in outcomes) > 0
     assert sum(each.moved for each in outcomes) > 100
 
 

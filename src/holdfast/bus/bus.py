@@ -7,6 +7,7 @@ asked for or made again after a takeover: losing one costs time, never an event.
     message manager ─▶ client_manager.NAME      deliveries, answers, the end of receivers
     message manager ─▶ client_managers          which destinations are full: to all of them
     node ────────────▶ nodes                    heartbeats: to all nodes
+    node ────────────▶ node.NAME                calls of one node to another
 
 In one process these are words within it. In a cluster they are subjects of NATS (`bus.nats`), and between a client manager and a
 primary there is a link: a listener hears `LinkMade` before anything else of its peer, and must then say again what matters.
@@ -40,6 +41,11 @@ def message_manager_subject(name: str) -> str:
 def client_manager_subject(start: str) -> str:
     """The subject that the client manager of this start hears."""
     return f"client_manager.{start}"
+
+
+def node_subject(name: str) -> str:
+    """The subject that one node hears, by its name or by its start."""
+    return f"node.{name}"
 
 
 class Bus(Protocol):

@@ -98,6 +98,14 @@ class Watermark(NamedTuple):
     reason: str = ""
 
 
+class TransactionsInDoubt(NamedTuple):
+    """Message manager, to all client managers: these transactions over several message managers are in doubt here, and have been
+    for a while; end them. For each, its participants, and the session and assembly at each of them."""
+
+    manager: str
+    transactions: list[tuple[list[str], list[tuple[str, str]]]]
+
+
 class Question(NamedTuple):
     """Client manager: a question about the applied state, such as the list of destinations."""
 
@@ -217,6 +225,8 @@ class CopyState(NamedTuple):
     staged_bytes: int = 0
     temporary_waiting: dict[str, int] = {}  # noqa: RUF012 - events that wait in temporary destinations, while space is short
     destinations: int = 0  # changes of its destinations so far, counted by this primary
+    resigns_to: str = ""  # of a primary that resigns: the start of the node that is to claim
+    is_log_read: bool = False  # `_LOG` has a subscription there
 
 
 class Heartbeat(NamedTuple):
@@ -227,6 +237,10 @@ class Heartbeat(NamedTuple):
     client_manager: str  # the subject of its client manager; "" where it has none
     copies: list[CopyState]
     configuration: bytes = b""  # the digest of the essential configuration
+    is_drained: bool = False  # it takes no clients, and is nobody's successor
+    links: int = 0  # of clients with its client manager
+    settings_version: int = 0  # of the cluster's settings that are in force at this node
+    users_version: int = 0
 
 
 class ViewAsked(NamedTuple):
@@ -250,3 +264,21 @@ class ViewAnswered(NamedTuple):
 
 class ApplyNowAsked(NamedTuple):
     """Client manager of another process: somebody waits for what is applied next."""
+
+
+class NodeAsked(NamedTuple):
+    """Node: a call of another node, which it answers with NodeAnswered. It is repeated until then, under the same token."""
+
+    asker: str  # the subject on which the answer is heard
+    token: int
+    action: str
+    arguments: dict[str, Any]
+
+
+class NodeAnswered(NamedTuple):
+    """Node: the answer to a NodeAsked."""
+
+    node: str
+    token: int
+    value: Any
+    error: HoldfastError | None

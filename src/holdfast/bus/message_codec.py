@@ -44,6 +44,9 @@ KINDS: dict[int, type[Any]] = {
     18: messages.ViewAsked,
     19: messages.ViewAnswered,
     20: messages.ApplyNowAsked,
+    30: messages.NodeAsked,
+    31: messages.NodeAnswered,
+    32: messages.TransactionsInDoubt,
 }
 CODES = {kind: code for code, kind in KINDS.items()}
 
@@ -98,6 +101,7 @@ _FIELDS: dict[tuple[type[Any], str], tuple[Converter, Converter]] = {
     (messages.Delivered, "slices"): (_AS_THEY_ARE, _slices_in),
     (messages.Heartbeat, "copies"): (_AS_THEY_ARE, lambda said: [_made(CopyState, fields) for fields in said]),
     (messages.ViewAnswered, "error"): (_error_out, _error_in),
+    (messages.NodeAnswered, "error"): (_error_out, _error_in),
 }
 
 

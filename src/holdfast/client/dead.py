@@ -268,12 +268,11 @@ class _ReplayTransaction(Transaction):
 
     def __init__(self, session: Session, receiver: int, events: Sequence[BrowsedEvent], timeout: float) -> None:
         super().__init__(session, timeout)
-        self._is_in_lane = True
-        self._assembly.is_replay = True
+        self._is_replay = True
         self._part = SettledPart(receiver, _ranges(events))
 
-    def _settled(self) -> list[SettledPart]:
-        return [self._part]
+    def _settled(self) -> dict[Session, list[SettledPart]]:
+        return {self._session: [self._part]}
 
 
 class _Replay(_Removing):

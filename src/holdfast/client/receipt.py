@@ -90,6 +90,13 @@ class Receipts(Sequence[Receipt]):
         self._runs.append((batch, first))
         self._ends.append(len(self) + count)
 
+    def join(self, others: Receipts) -> None:
+        """Add receipts that were gathered elsewhere."""
+        begin = 0
+        for (batch, first), end in zip(others._runs, others._ends, strict=True):
+            self.extend(batch, first, end - begin)
+            begin = end
+
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 

@@ -17,7 +17,8 @@ transactions apart, use a session (`client.session()`) with its own receivers fo
 
 Open receivers outside the transaction: if a receiver is closed before the commit, its events go to others, and the transaction
 is aborted. Raises TransactionAborted when nothing of it happened; LinkLost, with the ids of the events, when the commit was
-sent and no answer came. A cancelled commit may still take effect. An event that its destination has accepted before
+sent and no answer came. Where a server has several message managers, what it sends and confirms may be at any of them: it
+happens at all, or at none (ADR 25). A cancelled commit may still take effect. An event that its destination has accepted before
 (`deduplicate`) is left out, and the rest of the transaction happens.
 """
 
@@ -30,6 +31,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from holdfast.client import checks, tracing
+from holdfast.client.assembly.joint_commit import JointCommit, JointPart
 from holdfast.client.assembly.sent_batch import PassedBatch, SentBatch
 from holdfast.client.assembly.stream_sender import Progress, Source, add_stream
 from holdfast.client.checks import check_many, check_name
@@ -47,6 +49,7 @@ from holdfast.event.position import Ranges
 from holdfast.wire.frame import SettledPart
 
 if TYPE_CHECKING:
+    from holdfast.client.assembly.assembly import Assembly
     from holdfast.client.connection.session import Session
     from holdfast.client.receiving.incoming import Incoming
     from holdfast.client.receiving.receiver import Receiver
@@ -119,13 +122,15 @@ class Transaction:
     def __init__(self, session: Session, timeout: float | None) -> None:
         self._session = session
         self._timeout = checks.seconds(timeout, session.connection.timeout)
-        self._assembly = session.parts.new()
+        self._assemblies: dict[Session, Assembly] = {}  # one in each channel that it touches, by the session there
+        self._lanes: dict[str, Session] = {}  # by destination, where there are several channels
         self._builders: dict[str, BatchBuilder] = {}
-        self._sent: list[tuple[int, str, int]] = []  # the number of a part, its destination, how many events
-        self._confirmed: dict[int, _Confirmed] = {}
+        self._sent: list[tuple[Session, int, str, int]] = []  # the session and number of a part, its destination, its events
+        self._confirmed: dict[Receiver, _Confirmed] = {}
         self._end = ""
         self._kept: list[Received] | None = None
-        self._is_in_lane = False  # it has touched something, in the channel of its session
+        self._deciding: Assembly | JointCommit | None = None
+        self._is_replay = False  # of dead events
 
     def keep_events(self) -> None:
         """On a rollback, leave the events that it confirms with the program, which then decides on them anew."""
@@ -153,7 +158,7 @@ class Transaction:
     async def put(self, destination: str, kind: Kind, event: Portion) -> None:
         self._check_open()
         if self._session.lanes is not None:
-            self._take_lane(await self._session.at(destination), destination)
+            self._lanes[destination] = await self._session.at(destination)
         found = self._builders.get(destination)
         if found is not None and not found.takes(kind, event):
             self._seal(found)
@@ -166,33 +171,50 @@ class Transaction:
             found.add(event)
         if found.is_full:
             self._seal(found)
-            await self._session.parts.room(self._assembly, self._timeout)
+            await self._room(self._lane(destination))
+
+    def _lane(self, destination: str) -> Session:
+        return self._lanes.get(destination, self._session)
+
+    def _assembly(self, lane: Session) -> Assembly:
+        """Its assembly in the channel of this session."""
+        found = self._assemblies.get(lane)
+        if found is None:
+            found = self._assemblies[lane] = lane.parts.new()
+            found.is_replay = self._is_replay
+        return found
+
+    async def _room(self, lane: Session) -> None:
+        await lane.parts.room(self._assembly(lane), self._timeout)
 
     def _seal(self, builder: BatchBuilder) -> None:
         """Make a part of the batch of a destination."""
         del self._builders[builder.destination]
         made = builder.to_batch(self._session.source, self._session.ids)
         builder.let_bodies_go()
-        self._assembly.events.extend(builder, 0, builder.count)
+        self._assembly(self._lane(builder.destination)).events.extend(builder, 0, builder.count)
         self._add(made, builder.destination, builder.kind, builder.count)
 
     def _add(self, batch: bytes | memoryview, destination: str, kind: Kind, events: int) -> None:
-        self._sent.append((self._assembly.add(batch, destination, kind), destination, events))
+        lane = self._lane(destination)
+        self._sent.append((lane, self._assembly(lane).add(batch, destination, kind), destination, events))
 
     async def put_batch(self, destination: str, kind: Kind, passed: PassedBatch) -> None:
         self._check_open()
-        self._take_lane(await self._session.at(destination), destination)
+        lane = self._lanes[destination] = await self._session.at(destination)
         if destination in self._builders:  # events that were sent before come before
             self._seal(self._builders[destination])
-        self._assembly.events.extend(passed, 0, passed.count)
+        self._assembly(lane).events.extend(passed, 0, passed.count)
         self._add(passed.data, destination, kind, passed.count)
-        await self._session.parts.room(self._assembly, self._timeout)
+        await self._room(lane)
 
     @property
     def sent(self) -> tuple[SentBatch, ...]:
         """After the commit: where its events are, batch by batch, in the order of sending."""
-        entries = self._assembly.entries
-        return tuple(SentBatch(where, position.of(entries.get(number, 0)), count) for number, where, count in self._sent)
+        return tuple(
+            SentBatch(where, position.of(self._assembly(lane).entries.get(number, 0)), count, lane.channel)
+            for lane, number, where, count in self._sent
+        )
 
     async def put_stream(
         self,
@@ -205,17 +227,15 @@ class Transaction:
     ) -> None:
         """`passed`: its hops and its origin."""
         self._check_open()
-        self._take_lane(await self._session.at(destination), destination)
+        lane = self._lanes[destination] = await self._session.at(destination)
         if destination in self._builders:  # events that were sent before come before
             self._seal(self._builders[destination])
-        assembly = self._assembly
-        small = await add_stream(
-            self._session.parts, assembly, destination, kind, source, progress, fields, self._timeout, passed
-        )
+        assembly = self._assembly(lane)
+        small = await add_stream(lane.parts, assembly, destination, kind, source, progress, fields, self._timeout, passed)
         if small is not None:
             await self.put(destination, kind, small)
         else:
-            self._sent.append((assembly.parts, destination, 1))
+            self._sent.append((lane, assembly.parts, destination, 1))
 
     async def stored(self) -> tuple[SentBatch, ...]:
         """Wait until all that was sent so far is durable, though nobody sees it before the commit: where it will be, batch by
@@ -226,7 +246,8 @@ class Transaction:
         self._check_open()
         for builder in list(self._builders.values()):
             self._seal(builder)
-        await self._session.parts.receipted(self._assembly, self._timeout)
+        for lane, assembly in self._assemblies.items():
+            await lane.parts.receipted(assembly, self._timeout)
         if not all(each.first for each in self.sent):
             raise Unavailable("the link was lost meanwhile, and where the events are is not known; roll back, and begin again")
         return self.sent
@@ -239,11 +260,10 @@ class Transaction:
         incoming: Receiver = event.slice.origin
         if incoming.session not in self._session.together:
             raise Refused("this event was received in another session than the transaction's; begin the transaction there")
-        self._take_lane(incoming.session, incoming.destination)
         if not event.decide_in_transaction():
             return
         incoming.verdicts.lock(event.position, event.slice.generation)
-        found = self._confirmed.setdefault(incoming.number, _Confirmed(incoming))
+        found = self._confirmed.setdefault(incoming, _Confirmed(incoming))
         if found.generation != incoming.verdicts.generation:
             raise TransactionAborted("what this transaction confirmed before was given back meanwhile; roll it back")
         found.positions.append((event.position, event.position))
@@ -260,21 +280,7 @@ class Transaction:
         self._check_open()
         if receiver.session not in self._session.together:
             raise Refused("this receiver is of another session than the transaction's; begin the transaction there")
-        self._take_lane(receiver.session, receiver.destination)
-        self._confirmed.setdefault(receiver.number, _Confirmed(receiver))
-
-    def _take_lane(self, lane: Session, destination: str) -> None:
-        """Go on in the channel of what it touches. All that it touches must be in one channel."""
-        if lane is self._session:
-            self._is_in_lane = True
-        elif not self._is_in_lane:
-            self._session, self._is_in_lane = lane, True
-            self._assembly = lane.parts.new()
-        else:
-            raise Refused(
-                f"a transaction is of one message manager: {destination!r} is at {lane.channel!r}, and what it touched before at "
-                f"{self._session.channel!r}; use a transaction for each, or place them together"
-            )
+        self._confirmed.setdefault(receiver, _Confirmed(receiver))
 
     def _check_open(self) -> None:
         if self._end:
@@ -291,11 +297,11 @@ class Transaction:
             settled = self._settled()
             for builder in list(self._builders.values()):
                 self._seal(builder)
-            if self._assembly.parts or settled:
-                await self._assembly.commit(settled, self._timeout)
+            await self._decide(settled)
         except (OutcomeUnknown, asyncio.CancelledError):
             self._end = "may have been committed"
-            self._assembly.when_decided(self._heard_late)
+            if self._deciding is not None:
+                self._deciding.when_decided(self._heard_late)
             raise
         except BaseException:
             self._end = ""
@@ -303,6 +309,17 @@ class Transaction:
             raise
         self._end = "was committed"
         self._unlock()
+
+    async def _decide(self, settled: dict[Session, list[SettledPart]]) -> None:
+        """Commit with one command, if all of it is in one channel; otherwise at all its message managers together."""
+        every = [JointPart(lane.parts, self._assembly(lane), settled.get(lane, [])) for lane in {**self._assemblies, **settled}]
+        parts = [each for each in every if each.assembly.parts or each.settled]
+        if len(parts) == 1:
+            self._deciding = alone = parts[0].assembly
+            await alone.commit(parts[0].settled, self._timeout)
+        elif parts:
+            self._deciding = joint = JointCommit(parts, self._timeout)
+            await joint.commit()
 
     def _unlock(self) -> None:
         for confirmed in self._confirmed.values():
@@ -319,18 +336,17 @@ class Transaction:
         with contextlib.suppress(HoldfastError):  # events that are not given back now go back when their receiver is closed
             await self._recover()
 
-    def _settled(self) -> list[SettledPart]:
-        settled = []
-        for receiver, confirmed in self._confirmed.items():
-            incoming, ranges = confirmed.incoming, confirmed.ranges
+    def _settled(self) -> dict[Session, list[SettledPart]]:
+        settled: dict[Session, list[SettledPart]] = {}
+        for incoming, confirmed in self._confirmed.items():
+            ranges = confirmed.ranges
             if confirmed.generation != incoming.verdicts.generation:
                 raise TransactionAborted(
                     f"nothing of this transaction happened: what it confirms of {incoming.destination!r} was given back before; "
                     "begin a new one"
                 )
-            settled.append(
-                SettledPart(receiver, ranges.to_bytes(), incoming.outbox.verdicts.highest, incoming.buffer.handed_last())
-            )
+            told = (ranges.to_bytes(), incoming.outbox.verdicts.highest, incoming.buffer.handed_last())
+            settled.setdefault(incoming.session, []).append(SettledPart(incoming.number, *told))
         if sum(len(confirmed.ranges) for confirmed in self._confirmed.values()) > RANGES_MAX:
             raise TooLarge(f"a transaction confirms at most {RANGES_MAX} ranges of events at once; commit more often")
         return settled
@@ -344,7 +360,8 @@ class Transaction:
             self._confirmed.clear()
             for event in self._kept:
                 event.decide_anew()
-        await self._assembly.abandon(self._timeout)
+        for assembly in self._assemblies.values():
+            await assembly.abandon(self._timeout)
         await self._recover()
 
     async def _recover(self) -> None:
@@ -353,8 +370,8 @@ class Transaction:
             for each in self._confirmed.values()
             if each.positions and each.generation == each.incoming.verdicts.generation
         ]
-        if used:
-            await recovery.recover(self._session, self._timeout, used)
+        for lane in dict.fromkeys(each.session for each in used):
+            await recovery.recover(lane, self._timeout, used)
 
     async def __aenter__(self) -> Self:
         self._check_open()

@@ -4,8 +4,8 @@
                                                        no: not yet                 1 s without: claim again
 
 The claim is a plain append to the channel, and the first one of the next epoch wins there. So two candidates that claim at once
-cost nothing but an entry. A primary that was deposed and is found alive was suspected wrongly: the limit is doubled, up to 4 s.
-An hour without that halves it again.
+cost nothing but an entry. A primary that resigns names its successor, which claims at once, without a silence. A primary that was
+deposed and is found alive was suspected wrongly: the limit is doubled, up to 4 s. An hour without that halves it again.
 """
 
 from __future__ import annotations
@@ -40,18 +40,25 @@ class Candidate:
         self._suspected_ms = now_ms
         self._marks: deque[tuple[int, int]] = deque()  # when which entry was known to be durable, and is not applied yet
         self._claimed: tuple[int, int] | None = None  # which epoch, and when
+        self._successor = ""  # to whom the primary of this epoch resigns
 
     @property
     def is_primary(self) -> bool:
         return self.primary == self._own
 
-    def began(self, epoch: int, primary: str, now_ms: int, *, is_planned: bool = False) -> bool:
-        """A claim was applied. Whether this node is deposed by it, and must step down."""
+    @property
+    def is_invited(self) -> bool:
+        """The primary resigns, and this node is to claim."""
+        return self._successor == self._own
+
+    def began(self, epoch: int, primary: str, now_ms: int) -> bool:
+        """A claim was applied. Whether this node is deposed by it, and must step down. A primary that had resigned is not deposed
+        for its silence."""
         if epoch <= self.epoch:
             return False
-        was_primary, former = self.is_primary, self.primary
-        self.epoch, self.primary, self._claimed = epoch, primary, None
-        self._deposed = "" if is_planned or former == primary else former
+        was_primary, former, was_planned = self.is_primary, self.primary, bool(self._successor)
+        self.epoch, self.primary, self._claimed, self._successor = epoch, primary, None, ""
+        self._deposed = "" if was_planned or former == primary else former
         return was_primary and not self.is_primary
 
     def heard(self, start: str, now_ms: int) -> None:
@@ -64,6 +71,11 @@ class Candidate:
         elif self.silence_ms > SILENCE_MS and now_ms - self._suspected_ms >= CALM_MS:
             self._suspected_ms = now_ms
             self.silence_ms //= 2
+
+    def resigns(self, epoch: int, successor: str) -> None:
+        """The primary of this epoch says to whom it resigns: the start id of a node; "" for nobody, or nobody any more."""
+        if epoch == self.epoch:
+            self._successor = successor
 
     def followed(self, applied: int, durable: int, now_ms: int) -> None:
         """This is how far the channel reaches, and how much of it is applied here."""
@@ -80,7 +92,9 @@ class Candidate:
 
     def claim(self, primary_silent_ms: int, now_ms: int) -> int | None:
         """The epoch to claim now, or None. `primary_silent_ms` is the silence of `primary`, whoever that is."""
-        if self.is_primary or primary_silent_ms < self.silence_ms + self._rank * RANK_MS:
+        if self.is_primary:
+            return None
+        if not self.is_invited and primary_silent_ms < self.silence_ms + self._rank * RANK_MS:
             return None
         if self.behind_ms(now_ms) > BEHIND_MS_MAX:
             return None

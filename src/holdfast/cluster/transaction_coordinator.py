@@ -23,6 +23,9 @@ import enum
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+# A reason that names who refused begins so.
+_BY = "message manager "
+
 
 class Kind(enum.Enum):
     PREPARE = "prepare"
@@ -86,6 +89,11 @@ class TransactionCoordinator:
             self._is_giving_up, self._reason = True, reason
 
     @property
+    def unprepared(self) -> tuple[str, ...]:
+        """Those that have not said that they are prepared."""
+        return tuple(each for each in self.participants if each not in self._prepared)
+
+    @property
     def _is_all_prepared(self) -> bool:
         return len(self._prepared) == len(self.participants)
 
@@ -123,17 +131,21 @@ class TransactionCoordinator:
             self._decide(is_commit=True, reason="")
         elif self._is_commit is None and not self._is_giving_up:
             self._is_giving_up = True
-            self._reason = str(status[1]) if status and len(status) > 1 else f"'{participant}' refused to prepare it"
+            why = str(status[1]) if status and len(status) > 1 else "it does not prepare it"
+            # One that was aborted before says why, and who refused it then.
+            self._reason = why if why.startswith(_BY) else f"{_BY}'{participant}' refused it: {why}"
 
     def _decided(self, step: Step, status: Sequence[Any] | None) -> None:
         if status is None:
             # A commit was refused: nothing is prepared at the first any more.
             self._is_giving_up = True
-            self._reason = self._reason or f"'{step.participant}' refused to decide it"
+            self._reason = self._reason or f"{_BY}'{step.participant}' refused to decide it"
             return
         self._decide(status[0] == "commit", str(status[1]) if len(status) > 1 else "")
 
     def _decide(self, is_commit: bool, reason: str) -> None:
         if self._is_commit is None:
             self._is_commit = is_commit
-            self._reason = "" if is_commit else reason or self._reason
+            # What one has said to this coordinator names it; the first may remember only that it was aborted, and why.
+            known = self._reason if self._reason.startswith(_BY) else reason or self._reason
+            self._reason = "" if is_commit else known

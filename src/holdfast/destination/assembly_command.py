@@ -103,6 +103,7 @@ class Prepare(Command, frozen=True):
     scope: str = ""
     number: int = 0
     at_ms: int = 0  # when it was said, for those who look at transactions in doubt
+    keys: list[tuple[str, str]] = msgspec.field(default_factory=list)  # session, assembly at each participant; none: as here
 
 
 class Decision(Command, frozen=True):
@@ -117,6 +118,7 @@ class Decision(Command, frozen=True):
     origin: str = ""
     token: int = 0
     at_ms: int = 0
+    keys: list[tuple[str, str]] = msgspec.field(default_factory=list)  # as in Prepare
 
 
 class Final(Command, frozen=True):

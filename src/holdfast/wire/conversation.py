@@ -28,6 +28,7 @@ from holdfast.wire.frame import (
     Browsed,
     CloseSession,
     Commit,
+    CommitAll,
     Credit,
     Deliver,
     DestinationPressure,
@@ -82,7 +83,7 @@ class State(enum.Enum):
 
 _OF_CLIENTS = (
     OpenSession, CloseSession, OpenProducer, ForgetProducer, Send, Attach, Credit, Settle, DetachReceiver, Manage, Ping, Pong,
-    Browse, Part, Commit, Abandon, ReadFragment, Publish,
+    Browse, Part, Commit, Abandon, ReadFragment, Publish, CommitAll,
 )  # fmt: skip
 _OF_SERVERS = (
     SessionOpened, Receipted, Deliver, Answered, Failed, ReceiverClosed, PressureChanged, Ping, Pong,

@@ -10,7 +10,7 @@ opaque here (a batch command, or batches). A frame longer than the limit of the 
     OpenSession (new, or resuming) ────────────────────▶ SessionOpened, or Failed
     Send (a batch command; token = its sequence) ──────▶ Receipted, or Failed
     Attach, Settle…, DetachReceiver, Manage, OpenProducer,
-    ForgetProducer, Commit, Abandon, Publish ──────────▶ Answered, or Failed
+    ForgetProducer, Commit, CommitAll, Abandon, Publish ▶ Answered, or Failed
     Part (of an assembly) ─────────────────────────────▶ Receipted, or Failed
     Browse ────────────────────────────────────────────▶ Browsed, or Failed
     ReadFragment ──────────────────────────────────────▶ Fragment, or Failed
@@ -42,6 +42,7 @@ from holdfast.wire.message import (
     Browsed,
     CloseSession,
     Commit,
+    CommitAll,
     Credit,
     Deliver,
     DestinationPressure,
@@ -69,7 +70,7 @@ from holdfast.wire.message import (
     Settle,
     Welcome,
 )
-from holdfast.wire.message_part import SettledPart, Slice
+from holdfast.wire.message_part import Participant, SettledPart, Slice
 
 Buffer = bytes | memoryview
 
@@ -89,6 +90,7 @@ __all__ = [
     "Browsed",
     "CloseSession",
     "Commit",
+    "CommitAll",
     "Credit",
     "Deliver",
     "DestinationPressure",
@@ -103,6 +105,7 @@ __all__ = [
     "OpenProducer",
     "OpenSession",
     "Part",
+    "Participant",
     "Ping",
     "Pong",
     "PressureChanged",
@@ -125,7 +128,7 @@ KINDS: dict[int, type[Message]] = {
         Hello, Welcome, OpenSession, SessionOpened, CloseSession, OpenProducer, Send, Receipted, Attach, Credit,
         Deliver, Settle, DetachReceiver, Manage, Answered, Failed, ReceiverClosed, PressureChanged, Ping, Pong,
         Goodbye, ForgetProducer, Browse, Browsed, Part, Commit, Abandon, ReadFragment, Fragment, DestinationPressure,
-        Publish, SessionSuspended,
+        Publish, SessionSuspended, CommitAll,
     )
 }  # fmt: skip
 

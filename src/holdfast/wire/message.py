@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.errors import HoldfastError, by_code
 from holdfast.event.extent import EVERYTHING, Bounds
-from holdfast.wire.message_part import SettledPart, Slice
+from holdfast.wire.message_part import Participant, SettledPart, Slice
 
 # Lengths of the texts of an error, in characters.
 SENTENCE_LENGTH_MAX = 16_000
@@ -336,6 +336,14 @@ class Commit(Message, frozen=True):
     settled: list[SettledPart] = []
 
 
+class CommitAll(Message, frozen=True):
+    """As Commit, over several message managers. Asked again, by any session of its user, it is answered with what was decided."""
+
+    KIND = 40
+    token: int
+    participants: list[Participant]  # ascending by channel, each once
+
+
 class Abandon(Message, frozen=True):
     """An assembly will not be committed."""
 
@@ -373,6 +381,7 @@ class Publish(Message, frozen=True):
     scope: str
     number: int
     stages: list[tuple[str, int]]  # name, parts
+    channels: list[str] = []  # of each stage; none: all are in that of the session
 
 
 class SessionSuspended(Message, frozen=True):

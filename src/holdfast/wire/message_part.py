@@ -2,6 +2,7 @@
 
 Deliver    a Slice for each run of events; a Death for each time one of them died
 Commit     a SettledPart for each receiver
+CommitAll  a Participant for each message manager
 """
 
 from __future__ import annotations
@@ -44,3 +45,13 @@ class SettledPart(msgspec.Struct, array_like=True, frozen=True):
     ranges: bytes
     delivered_up_to: int = 0
     handed: int = 0  # as in Credit
+
+
+class Participant(msgspec.Struct, array_like=True, frozen=True):
+    """What a transaction over several message managers commits at one of them: as in Commit, of a session in its channel."""
+
+    channel: str
+    session: str
+    assembly: str
+    parts: int
+    settled: list[SettledPart] = []

@@ -139,7 +139,8 @@ def test_a_deposed_primary_that_is_found_alive_doubles_the_limit_once_up_to_4_s(
 def test_a_primary_that_resigned_or_stays_dead_or_claims_again_doubles_nothing() -> None:
     candidate = follower()
 
-    candidate.began(4, THIRD, 1_000, is_planned=True)
+    candidate.resigns(3, THIRD)
+    candidate.began(4, THIRD, 1_000)
     candidate.heard(OTHER, 1_100)
     candidate.began(5, THIRD, 1_200)
     candidate.heard(THIRD, 1_300)
@@ -148,6 +149,41 @@ def test_a_primary_that_resigned_or_stays_dead_or_claims_again_doubles_nothing()
     candidate.heard("", 1_600)
 
     assert (candidate.silence_ms, candidate.wrongly_suspected) == (500, 0)
+
+
+def test_the_successor_of_a_primary_that_resigns_claims_at_once_and_nobody_else_does() -> None:
+    successor, other = follower(rank=2), follower(rank=0)
+    for candidate in (successor, other):
+        candidate.resigns(3, OWN if candidate is successor else THIRD)
+
+    assert successor.is_invited and not other.is_invited
+    assert successor.claim(0, 10) == 4
+    assert other.claim(0, 10) is None
+    assert other.claim(500, 500) == 4  # it does not wait for a successor that is dead, too
+
+
+def test_a_successor_that_is_behind_claims_when_it_has_caught_up() -> None:
+    candidate = follower()
+    candidate.resigns(3, OWN)
+    candidate.followed(10, 12, 1_000)
+
+    assert candidate.claim(0, 1_001 + BEHIND_MS_MAX) is None
+    candidate.followed(12, 12, 1_150)
+    assert candidate.claim(0, 1_150) == 4
+
+
+def test_what_the_primary_of_another_epoch_says_and_what_was_taken_back_invites_nobody() -> None:
+    candidate = follower()
+    candidate.resigns(2, OWN)
+    assert candidate.claim(0, 10) is None
+
+    candidate.resigns(3, OWN)
+    candidate.resigns(3, "")
+    assert candidate.claim(0, 20) is None
+
+    candidate.resigns(3, OWN)
+    candidate.began(4, THIRD, 30)  # another was first
+    assert candidate.claim(0, 40) is None
 
 
 def test_an_hour_without_a_wrong_suspicion_halves_the_limit_down_to_half_a_second() -> None:

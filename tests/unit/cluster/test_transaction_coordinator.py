@@ -49,7 +49,7 @@ def test_one_that_cannot_prepare_aborts_all(status: tuple[str, ...] | None) -> N
     coordinator.answered(Step(Kind.PREPARE, "west"), status)
 
     assert [(step.kind, step.participant) for step in coordinator.steps()] == [(Kind.ABORT, "east")]
-    assert coordinator.reason == (status[1] if status else "'west' refused to prepare it")
+    assert coordinator.reason == f"message manager 'west' refused it: {status[1] if status else 'it does not prepare it'}"
     coordinator.answered(coordinator.steps()[0], ("abort", coordinator.reason))
     assert [step.kind for step in coordinator.steps()] == [Kind.FINAL_ABORT] * 2
 

@@ -19,6 +19,7 @@ from holdfast.wire.frame import (
     Browsed,
     CloseSession,
     Commit,
+    CommitAll,
     Credit,
     Deliver,
     DestinationPressure,
@@ -59,11 +60,12 @@ EXAMPLES: list[Message] = [
     Publish(1, "q", 0, [("s", 1)]),
     DestinationPressure("q", True),
     SessionSuspended(),
+    CommitAll(1, []),
 ]  # fmt: skip
 BOTH: set[type[Message]] = {Ping, Pong, Goodbye}
 OF_CLIENT: set[type[Message]] = BOTH | {
     OpenSession, CloseSession, OpenProducer, ForgetProducer, Send, Attach, Credit, Settle, DetachReceiver, Manage,
-    Browse, Part, Commit, Abandon, ReadFragment, Publish,
+    Browse, Part, Commit, Abandon, ReadFragment, Publish, CommitAll,
 }  # fmt: skip
 OF_SERVER: set[type[Message]] = BOTH | {
     SessionOpened, Receipted, Deliver, Answered, Failed, ReceiverClosed, PressureChanged, Browsed, Fragment, DestinationPressure,

@@ -13,15 +13,15 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import nats
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from holdfast.errors import BadSetting, HoldfastError, Unreachable
+from holdfast.errors import BadSetting, HoldfastError, TimedOut, Unreachable
 
 log = logging.getLogger("holdfast.bus")
 
@@ -40,6 +40,11 @@ SUBSCRIPTION_MESSAGES_MAX = 256 << 10
 ORDERS_BYTES_MAX = 48 << 20
 # So many messages are handled before everyone else has a turn of the loop.
 MESSAGES_A_TURN = 32
+
+
+class Answer(NamedTuple):
+    data: bytes
+    headers: Mapping[str, str]
 
 
 class Connection(Protocol):
@@ -122,6 +127,48 @@ class NatsConnection:
 
         self._order(flush)
         await flushed
+
+    async def ask(
+        self, subject: str, data: bytes, headers: Mapping[str, str] | None = None, *, timeout_s: float | None = None
+    ) -> Answer:
+        """Ask whoever answers on a subject. Unreachable: nobody was asked. TimedOut: nobody answered in time."""
+        limit_s = timeout_s or self._timeout_s
+        try:
+            answer = await _within(limit_s, self._client.request(subject, data, limit_s, headers=dict(headers or {})))
+        except TimeoutError as problem:
+            raise TimedOut(f"{subject}: the cluster did not answer in time; repeat it") from problem
+        except _FOREIGN as problem:
+            raise _unreachable(problem) from problem
+        return Answer(answer.data, answer.headers or {})
+
+    async def ask_many(self, subject: str, data: bytes, *, timeout_s: float | None = None) -> list[Answer]:
+        """Ask, and gather answers up to one with a status, which ends them. Those that came by then where there is none in time;
+        TimedOut if there are none."""
+        inbox, answers, ended = self._client.new_inbox(), list[Answer](), asyncio.Event()
+
+        async def hear(message: Msg) -> None:
+            headers = message.headers or {}
+            if "Status" in headers:
+                ended.set()
+            else:
+                answers.append(Answer(message.data, headers))
+
+        async def ask() -> None:
+            subscription = await self._client.subscribe(inbox, cb=hear)
+            try:
+                await self._client.publish(subject, data, reply=inbox)
+                await ended.wait()
+            finally:
+                await subscription.unsubscribe()
+
+        try:
+            await _within(timeout_s or self._timeout_s, ask())
+        except TimeoutError as problem:
+            if not answers:
+                raise TimedOut(f"{subject}: the cluster did not answer in time; repeat it") from problem
+        except _FOREIGN as problem:
+            raise _unreachable(problem) from problem
+        return answers
 
     async def close(self) -> None:
         self._is_closed = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from holdfast.bus.bus import CLIENT_MANAGERS, NODES
 
@@ -34,13 +35,13 @@ def route_of(subject: str) -> Route:
 
 class Subjects:
     def __init__(self, cluster: str) -> None:
-        self._prefix = f"hf.{_token(cluster)}"
+        self._prefix = f"hf.{token(cluster)}"
 
     def of_client(self, start: str) -> str:
-        return f"{self._prefix}.cm.{_token(start)}"
+        return f"{self._prefix}.cm.{token(start)}"
 
     def of_manager(self, name: str) -> str:
-        return f"{self._prefix}.mm.{_token(name)}"
+        return f"{self._prefix}.mm.{token(name)}"
 
     def of_all(self, subject: str) -> str:
         """Of a subject that goes to all who listen: client managers, nodes, or one node."""
@@ -48,9 +49,14 @@ class Subjects:
             return f"{self._prefix}.cms"
         if subject == NODES:
             return f"{self._prefix}.nodes"
-        return f"{self._prefix}.node.{_token(subject.removeprefix(_NODE))}"
+        return f"{self._prefix}.node.{token(subject.removeprefix(_NODE))}"
 
 
-def _token(name: str) -> str:
+def token(name: str) -> str:
     """A name as one token of a subject: letters that mean something to NATS travel as = and two digits for each byte."""
     return _ODD.sub(lambda found: "".join(f"={byte:02X}" for byte in found[0].encode()), name) or "="
+
+
+def text_of_token(token: str) -> str:
+    """The name that became this token."""
+    return "" if token == "=" else unquote(token.replace("=", "%"))

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli import help_text
+from holdfast.cli.cluster import configure, nodes, takeover
+from holdfast.cli.cluster.cluster_options import Of, url_of
 from holdfast.cli.options import URL_DEFAULT, Json, Timeout, Url, expanded
 
 if TYPE_CHECKING:
@@ -39,6 +41,16 @@ Backups = Annotated[
         help="How many nodes have a copy beside the primary; without it, 1 in a new cluster.",
     ),
 ]
+Managers = Annotated[
+    int | None,
+    typer.Option(
+        "--managers",
+        metavar="N",
+        min=1,
+        max=64,
+        help="How many message managers, spread over the nodes; without it, 1 in a new cluster.",
+    ),
+]
 Nats = Annotated[
     str,
     typer.Option(
@@ -57,12 +69,6 @@ Monitors = Annotated[
 Detach = Annotated[
     bool, typer.Option("--detach", help="Leave the cluster running, and return when it is up; `holdfast cluster down` ends it.")
 ]
-Of = Annotated[
-    Path | None,
-    typer.Option(
-        "--data", metavar="DIR", help="The folder of a cluster on this machine, which is asked instead of --url.", parser=expanded
-    ),
-]
 
 group = typer.Typer(
     help="Start a cluster on this machine, end it, and show the state of a cluster.", no_args_is_help=True, rich_markup_mode=None
@@ -80,7 +86,7 @@ def add_to(app: typer.Typer) -> None:
         "ends by itself is started again. On the folder of a former cluster, that one is started again, at the same ports.",
         [
             "holdfast cluster up --data ./cluster --detach",
-            "holdfast cluster up --data ./wide --nodes 4 --backups 2",
+            "holdfast cluster up --data ./wide --nodes 4 --managers 2 --backups 2",
         ],
         help_text.CLIENT[:4],
         {0: "stopped in good order, or up and left running", 3: "it did not start, or runs already"},
@@ -90,6 +96,7 @@ def up(
     data: Data = DATA_DEFAULT,
     nodes: Nodes = None,
     backups: Backups = None,
+    managers: Managers = None,
     nats: Nats = "",
     monitors: Monitors = "",
     detach: Detach = False,
@@ -101,7 +108,7 @@ def up(
     from holdfast.cli.operations import server_log
 
     data = data.absolute()
-    found = layout.prepare(data, nodes, backups, _several(nats), _several(monitors))
+    found = layout.prepare(data, nodes, backups, _several(nats), _several(monitors), managers)
     if detach:
         _detached(data, found, as_json=json)
         return
@@ -180,11 +187,10 @@ def _detached(data: Path, found: Layout, *, as_json: bool) -> None:
     ),
 )
 def status(data: Of = None, url: Url = URL_DEFAULT, timeout: Timeout = None, json: Json = False) -> None:
-    from holdfast.cli.cluster import layout
     from holdfast.cli.output import show
     from holdfast.cli.question import ask
 
-    told: ClusterStatus = ask(url if data is None else layout.read(data).url, timeout, lambda client: client.cluster_status())
+    told: ClusterStatus = ask(url_of(data, url), timeout, lambda client: client.cluster_status())
     if json:
         show(told, as_json=True)
     else:
@@ -219,6 +225,8 @@ def _show_status(told: ClusterStatus) -> None:
             print_line(
                 f"message manager {manager['name']} has no primary: it accepts, and delivers nothing until a copy takes over"
             )
+    if told["different"]:
+        print_line(f"other essential settings than {told['node']}: {', '.join(told['different'])}")
     print_line(f"did not answer: {', '.join(told['silent']) or 'none'}")
 
 
@@ -232,6 +240,11 @@ def _state(silent_ms: int | None, is_heard: bool) -> str:
     if is_heard:
         return "there"
     return "never heard" if silent_ms is None else f"silent for {silent_ms / 1000:.1f} s"
+
+
+takeover.add_to(group)
+configure.add_to(group)
+nodes.add_to(group)
 
 
 @group.command(

@@ -21,6 +21,7 @@ class SentBatch(NamedTuple):
     destination: str
     first: int
     events: int
+    channel: str = ""  # of the position: that of one of several message managers; "" where there is one alone
 
     @property
     def last(self) -> int:

@@ -8,6 +8,9 @@
     published.is_new                                          False: number 12 of "job-7", or a higher one, was published before
 
 All that is published becomes visible at one moment, in the order of the stages and of what was sent into each; or nothing does.
+Where a server has several message managers, a stage may hold events for any of them. It is then at each of these, and published
+at all of them, or at none (ADR 25).
+
 The scope remembers its highest number: to publish again after a crash, or because the answer was lost, is safe and changes
 nothing. (A server remembers 10,000 scopes; then the one that was used least recently is forgotten.)
 
@@ -60,6 +63,7 @@ class Staged(NamedTuple):
     parts: int
     events: int
     channel: str = ""  # of the message manager where it is; "" where there is one alone
+    places: tuple[tuple[str, int], ...] = ()  # where it is at several: each channel, and its parts there
 
 
 class Published(NamedTuple):
@@ -79,13 +83,11 @@ class Stage:
         session = stages.session
         self.name = name
         self._session = session
-        self._flow = stages.flow
         self._timeout = checks.seconds(timeout, session.connection.timeout)
-        self._outbox = stages.outbox
         self._builders: dict[str, BatchBuilder] = {}
         self._gathered = 0  # bytes
         self._error: HoldfastError | None = None
-        self._parts = 0
+        self._parts: dict[Stages, int] = {}  # how many, in each channel
         self._events = 0
         self._is_sealed = False
 
@@ -144,52 +146,38 @@ class Stage:
         await self._put(destination, _checked(kind), batch, events)
 
     async def _put(self, destination: str, kind: Kind, batch: Bytes, events: int) -> None:
-        await self._take_lane(destination)
-        deadline = self._session.connection.deadline(self._timeout)
+        lane: Session = await self._session.at(destination)
+        stages, deadline = lane.stages, self._session.connection.deadline(self._timeout)
         try:
-            await self._outbox.room(len(batch), deadline)
+            await stages.outbox.room(len(batch), deadline)
         except TimeoutError as problem:
             raise TimedOut("too much is in flight, and no receipt came in time; nothing was sent") from problem
-        self._parts += 1
+        number = self._parts[stages] = self._parts.get(stages, 0) + 1
         self._events += events
-        made = command.Part(stages_of(self._session.id), self.name, self._parts, destination)
+        made = command.Part(stages_of(self._session.id), self.name, number, destination)
         try:
             encoded = command.encode(made, batch)
         except HoldfastError as problem:
             self._error = self._error or problem
             raise
-        task = self._session.connection.loop.create_task(self._deliver(destination, kind, encoded))
-        self._outbox.sent(task, self, len(batch))
-        task.add_done_callback(self._outbox.answered)
+        task = self._session.connection.loop.create_task(self._deliver(stages, destination, kind, encoded))
+        stages.outbox.sent(task, self, len(batch))
+        task.add_done_callback(stages.outbox.answered)
 
-    async def _take_lane(self, destination: str) -> None:
-        """Stage in the channel of the first destination. All that it takes must be in one channel."""
-        lane: Any = await self._session.at(destination)
-        if lane is self._session:
-            return
-        if self._parts:
-            problem = Refused(
-                f"a stage is at one message manager: {destination!r} is at {lane.channel!r}, and what was staged before at "
-                f"{self._session.channel!r}; use a stage for each, or place them together"
-            )
-            self._error = self._error or problem
-            raise problem
-        self._session, self._flow, self._outbox = lane, lane.stages.flow, lane.stages.outbox
-
-    async def _deliver(self, destination: str, kind: Kind, encoded: bytes) -> None:
+    async def _deliver(self, stages: Stages, destination: str, kind: Kind, encoded: bytes) -> None:
         """Send a part until it is durable or refused."""
         try:
-            await self._receipted(destination, kind, encoded, self._session.connection.deadline(self._timeout))
+            await self._receipted(stages, destination, kind, encoded, self._session.connection.deadline(self._timeout))
         except HoldfastError as problem:
             self._error = self._error or problem
         except Exception as problem:  # a fault of ours: the stage must not be sealed without this part
             self._error = self._error or Refused(f"a part of stage {self.name!r} could not be sent: {problem!r}; drop the stage")
 
-    async def _receipted(self, destination: str, kind: Kind, encoded: bytes, deadline: float) -> None:
-        session, is_again, pause_s = self._session, False, BLOCKED_AGAIN_S
+    async def _receipted(self, stages: Stages, destination: str, kind: Kind, encoded: bytes, deadline: float) -> None:
+        session, is_again, pause_s = stages.session, False, BLOCKED_AGAIN_S
         while self._error is None:
             await session.until_ready(deadline)
-            await self._until_free(destination, deadline)
+            await self._until_free(stages.flow, destination, deadline)
             token, future = session.question()
             session.say(frame.Part(token, kind, "", is_again), encoded)
             try:
@@ -207,9 +195,9 @@ class Stage:
                 why = f"a part of stage {self.name!r} was not receipted in {self._timeout:g} s; drop the stage, and begin another"
                 raise TimedOut(why) from problem
 
-    async def _until_free(self, destination: str, deadline: float) -> None:
+    async def _until_free(self, flow: BlockedDestinations, destination: str, deadline: float) -> None:
         """Wait while the server is short of room, or the destination at its high water. Blocked when that takes too long."""
-        connection, flow = self._session.connection, self._flow
+        connection = self._session.connection
         try:
             if connection.pressure is not None and connection.pressure.is_short:
                 await connection.unblocked(max(deadline - connection.loop.time(), 0.001))
@@ -226,10 +214,13 @@ class Stage:
             self._check_open()
             for builder in list(self._builders.values()):
                 await self._flush(builder)
-            await asyncio.gather(*(task for task, stage in self._outbox.in_flight.items() if stage is self))
+            sending = [task for stages in self._parts for task, stage in stages.outbox.in_flight.items() if stage is self]
+            await asyncio.gather(*sending)
             self._check_open()
             self._is_sealed = True
-        return Staged(self.name, self._parts, self._events, self._session.channel)
+        every = sorted((stages.session.channel, parts) for stages, parts in self._parts.items()) or [(self._session.channel, 0)]
+        parts = sum(each for _, each in every)
+        return Staged(self.name, parts, self._events, every[0][0], tuple(every) if len(every) > 1 else ())
 
     def _check_open(self) -> None:
         if self._error is not None:
@@ -252,24 +243,13 @@ class Stages:
         return Stage(self, name, timeout)
 
     async def publish(self, scope: str, number: int, stages: Iterable[Staged], timeout: float | None) -> Published:
-        wanted = list(stages)
-        named = [(each[0], each[1]) for each in wanted]
+        every = [each for staged in stages for each in _places_of(Staged(*staged))]
+        named, channels = [each[:2] for each in every], [each[2] for each in every]
         if type(number) is not int or not isinstance(scope, str):
             raise BadSetting(f"a scope is text and its number whole, not {scope!r:.40} and {number!r:.40}", setting="number")
-        lane = self._lane_of(wanted)
-        answer = await lane._ask(lambda token: frame.Publish(token, scope, number, named), timeout)
+        told = channels if any(channels) else []
+        answer = await self._ask(lambda token: frame.Publish(token, scope, number, named, told), timeout)
         return Published(answer["is_new"], answer["events"], answer["last"])
-
-    def _lane_of(self, stages: list[Staged]) -> Stages:
-        """The stages of the channel where all of these are."""
-        channels = sorted({each[3] for each in stages if len(each) > 3 and each[3]})
-        if len(channels) > 1:
-            raise Refused(
-                f"these stages are at the message managers {', '.join(channels)}, and are published together at one; publish "
-                "those of each by themselves, or place their destinations together"
-            )
-        lanes = self.session.lanes
-        return lanes.lane(channels[0]).stages if lanes is not None and channels else self
 
     async def drop(self, names: Iterable[str], timeout: float | None) -> None:
         if isinstance(names, str):
@@ -283,6 +263,11 @@ class Stages:
 
     async def _ask(self, make: Callable[[int], frame.Message], timeout: float | None) -> Any:
         return await self.session.ask_again(make, checks.seconds(timeout, self.session.connection.timeout))
+
+
+def _places_of(staged: Staged) -> list[tuple[str, int, str]]:
+    """A stage in each of its channels: its name, its parts there, the channel."""
+    return [(staged.name, parts, channel) for channel, parts in staged.places or ((staged.channel, staged.parts),)]
 
 
 def _checked(kind: Kind) -> Kind:

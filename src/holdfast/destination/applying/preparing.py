@@ -13,6 +13,7 @@ with commit, or abort with the reason. ADR 25 has the table of states and comman
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -33,6 +34,7 @@ PREPARED: Status = ("prepared",)
 COMMIT: Status = ("commit",)
 UNSAID = "it was aborted"
 SESSION_GONE = "its session is gone"
+IN_DOUBT = "another publication of its scope or of its stages is in doubt; publish it later"
 
 
 def _status(outcome: Outcome) -> Status:
@@ -43,11 +45,15 @@ def _known(state: State, key: Key) -> Outcome | None:
     return state.transactions.outcome(key) or state.assemblies.outcome(*key)
 
 
-def _check_participants(participants: list[str], here: str) -> None:
+def _check_participants(participants: list[str], here: str, keys: Sequence[Key] = (), key: Key | None = None) -> None:
     if not participants or any(one >= other for one, other in pairwise(participants)):
         raise Refused(f"participants are named in ascending order, each once, and not as {participants}")
     if here not in participants:
         raise Refused(f"'{here}' is not one of the participants, which are {', '.join(participants)}")
+    if keys and (len(keys) != len(participants) or tuple(keys[participants.index(here)]) != key):
+        raise Refused(
+            f"a session and an assembly are named for each participant, and here those of the command, not {list(keys)}"
+        )
 
 
 def _check_same(transaction: Transaction, participants: list[str], here: str) -> None:
@@ -63,7 +69,7 @@ def _check_same(transaction: Transaction, participants: list[str], here: str) ->
 
 def prepare(state: State, entry: int, command: commands.Prepare, payload: memoryview, effects: Effects) -> Status:
     key = (command.session, command.assembly)
-    _check_participants(command.participants, command.here)
+    _check_participants(command.participants, command.here, command.keys, key)
     transaction = state.transactions.open.get(key)
     if transaction is not None:
         _check_same(transaction, command.participants, command.here)
@@ -71,7 +77,7 @@ def prepare(state: State, entry: int, command: commands.Prepare, payload: memory
     if known is not None:
         return _status(known)
     if transaction is not None:
-        return PREPARED
+        return PREPARED if not is_stage(command.session) else _prepared_stages(state, command)
     if is_stage(command.session):
         return _prepare_stages(state, entry, command, payload)
     if command.session not in state.sessions():
@@ -99,7 +105,8 @@ def _lock(
         state.backlog(key).lock(ranges)
         effects.append(Locked(key, ranges))
     destinations = dict.fromkeys(made.batch.destination for made in assembly.in_order())
-    transaction = Transaction((command.session, command.assembly), command.participants, command.here, entry, command.at_ms)
+    own, where = (command.session, command.assembly), (command.participants, command.here)
+    transaction = Transaction(own, *where, entry, command.at_ms, command.keys)
     transaction.prepared = Prepared(command.client, settled, tuple(destinations), [])
     state.transactions.add(transaction)
 
@@ -110,17 +117,22 @@ def _prepare_stages(state: State, entry: int, command: commands.Prepare, payload
     locked = state.transactions
     is_locked = any((command.session, name) in locked.stages for name, _ in named)
     if is_locked or (command.session, command.scope) in locked.scopes:
-        return _abort_unknown(state, key, "another publication of its scope or of its stages is in doubt; publish it later")
+        return _abort_unknown(state, key, IN_DOUBT)
     try:
         batches = publishing.checked(state, command, named)
     except NotPublished as problem:
         return _abort_unknown(state, key, problem.sentence)
     destinations = tuple(dict.fromkeys(batch.destination for batch in batches))
-    transaction = Transaction(key, command.participants, command.here, entry, command.at_ms)
+    transaction = Transaction(key, command.participants, command.here, entry, command.at_ms, command.keys)
     publication = Publication(command.session, command.scope, command.number, tuple(named))
     transaction.prepared = Prepared(command.client, (), destinations, [], publication)
     state.transactions.add(transaction)
-    return PREPARED
+    return _prepared_stages(state, command)
+
+
+def _prepared_stages(state: State, command: commands.Prepare) -> Status:
+    """A publication is prepared: with the highest number that its scope has published before."""
+    return (*PREPARED, state.scopes.last((command.session, command.scope)))
 
 
 def _abort_unknown(state: State, key: Key, reason: str) -> Status:
@@ -143,7 +155,7 @@ def _let_go(state: State, key: Key) -> None:
 def decide(state: State, entry: int, command: commands.Decision, payload: memoryview, effects: Effects) -> Status:
     key = (command.session, command.assembly)
     first = command.participants[0] if command.participants else ""
-    _check_participants(command.participants, first)
+    _check_participants(command.participants, first, command.keys, key)
     transaction = state.transactions.open.get(key)
     if transaction is None:
         known = _known(state, key)
@@ -167,7 +179,7 @@ def decide(state: State, entry: int, command: commands.Decision, payload: memory
 def _decided_abort(state: State, entry: int, command: commands.Decision) -> Transaction:
     """Abort a transaction that is not known here. It is in doubt until every participant has heard of it."""
     key = (command.session, command.assembly)
-    transaction = Transaction(key, command.participants, command.participants[0], entry, command.at_ms)
+    transaction = Transaction(key, command.participants, command.participants[0], entry, command.at_ms, command.keys)
     transaction.outcome = Outcome(reason=command.reason or UNSAID)
     _let_go(state, transaction.key)
     state.transactions.add(transaction)

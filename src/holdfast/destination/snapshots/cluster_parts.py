@@ -38,7 +38,7 @@ def _transaction(transaction: Transaction) -> Part:
     head = (*transaction.key, list(transaction.participants), transaction.here, transaction.since, transaction.since_ms)
     decided = (transaction.is_commit, transaction.reason, transaction.outcome and _fields(transaction.outcome))
     if prepared is None:
-        return snapshot_parts.TransactionImage(*head, *decided, False)
+        return snapshot_parts.TransactionImage(*head, *decided, False, keys=list(transaction.keys))
     return snapshot_parts.TransactionImage(
         *head,
         *decided,
@@ -48,6 +48,7 @@ def _transaction(transaction: Transaction) -> Part:
         list(prepared.destinations),
         [(*each.backlog, each.ranges.to_bytes(), each.death) for each in prepared.afterwards],
         prepared.publication and (prepared.publication.scope, prepared.publication.number, list(prepared.publication.stages)),
+        list(transaction.keys),
     )
 
 
@@ -101,7 +102,7 @@ def restore(state: State, part: Part) -> bool:
 
 
 def _restore_transaction(state: State, part: snapshot_parts.TransactionImage) -> None:
-    made = Transaction((part.session, part.name), part.participants, part.here, part.since, part.since_ms)
+    made = Transaction((part.session, part.name), part.participants, part.here, part.since, part.since_ms, part.keys)
     made.is_commit, made.reason = part.is_commit, part.reason
     made.outcome = None if part.outcome is None else _outcome(part.outcome)
     if part.is_prepared:

@@ -268,6 +268,7 @@ class TransactionImage(Part, frozen=True, tag=36):
     destinations: list[str] = []  # of its parts
     afterwards: list[tuple[str, str, bytes, Death | None]] = []
     publication: tuple[str, int, list[tuple[str, int]]] | None = None  # scope, number, stages
+    keys: list[tuple[str, str]] = []  # session, assembly at each participant; none: the same at all
 
 
 class TransactionOutcomesImage(Part, frozen=True, tag=37):

@@ -250,8 +250,7 @@ def _check_room_to_stage(target: ManagerLink, size: int) -> None:
         raise Blocked(f"no room to stage anything: {pressure.reason or 'space is short'}; wait until some is free")
 
 
-def publish(session: Session, message: frame.Publish, now_ms: int) -> tuple[Maker, bytes]:
-    """Return the maker of the command, and its payload."""
+def check_publish(message: frame.Publish) -> None:
     if not 1 <= len(message.scope) <= SCOPE_LENGTH_MAX or not message.scope.isprintable():
         raise BadName(f"a scope {message.scope!r:.40} is not 1 to {SCOPE_LENGTH_MAX} printable characters; choose another")
     if not 0 <= message.number <= NUMBER_MAX:
@@ -260,8 +259,13 @@ def publish(session: Session, message: frame.Publish, now_ms: int) -> tuple[Make
         check_stage(name)
         if parts < 0:
             raise BadSetting(f"stage {name!r} cannot have {parts} parts; publish what sealing it gave", setting="stages")
+
+
+def publish(session: Session, message: frame.Publish, now_ms: int) -> tuple[Maker, bytes]:
+    """Return the maker of the command, and its payload."""
+    check_publish(message)
     what = (stages_of(session.id), message.scope, message.number, session.client)
-    return lambda origin, token: command.Publish(*what, origin, token, now_ms), _named(message.stages)
+    return lambda origin, token: command.Publish(*what, origin, token, now_ms), named(message.stages)
 
 
 def drop(session: Session, asked: DropStages) -> tuple[Maker, bytes]:
@@ -269,10 +273,11 @@ def drop(session: Session, asked: DropStages) -> tuple[Maker, bytes]:
     for name in asked.names:
         check_stage(name)
     stages = stages_of(session.id)
-    return lambda origin, token: command.Abandon(stages, "", 0, origin, token), _named(asked.names)
+    return lambda origin, token: command.Abandon(stages, "", 0, origin, token), named(asked.names)
 
 
-def _named(stages: list[Any]) -> bytes:
+def named(stages: list[Any]) -> bytes:
+    """The payload of a command that names stages. TooLarge past what one command holds."""
     payload = encode_payload(stages)
     if len(stages) > STAGES_MAX or len(payload) > _NAMED_BYTES_MAX:
         raise TooLarge(

@@ -1,7 +1,7 @@
 """Requests of a session: frames with a token, and the command or question that each becomes.
 
     OpenProducer, ForgetProducer, Attach, Settle, DetachReceiver, CloseSession, Commit, Abandon, Publish
-    Manage ──▶ `manage_requests`
+    Manage ──▶ `manage_requests`        CommitAll ──▶ `joint`
 
 Each is answered exactly once: when the command it became is applied, or at once with the refusal. Nothing here changes state;
 commands do.
@@ -26,6 +26,7 @@ from holdfast.node.administration.actions import Maker
 from holdfast.node.administration.arguments import Arguments
 from holdfast.node.administration.gathering import gathered
 from holdfast.node.clients import assembly_requests
+from holdfast.node.clients.joint.joint_requests import commit_all, publish_all
 from holdfast.node.clients.manage_requests import manage
 from holdfast.node.clients.receiver_opening import ReceiverOpening
 from holdfast.node.login.allowance import Ended
@@ -130,18 +131,31 @@ class Request:
         for target in self.targets:
             begin(target, partial(told, target.name), partial(refused, target.name))
 
-    def when_known(self, destination: str, do: Callable[[], None]) -> None:
-        """Do it; for a destination of a message manager of another process when it is known here, for a temporary one when the
-        channel is replayed, because before that nobody knows whose it is."""
-        messages = self.target.messages
+    def settled(self, target: ManagerLink, session: str, parts: Sequence[frame.SettledPart]) -> list[command.Settled]:
+        """What a session confirms in a transaction, by the places of its receivers. One that is gone is left to the machine: if
+        this was committed before, the answer is the same."""
+        found = self.manager.sessions.get(session)
+        places = found.receivers if found is not None and found.channel == target.name else {}
+        for each in parts:
+            _note_handed(target, session, each.receiver, each.handed, read_ranges(each.ranges))
+        return [command.Settled(*places.get(each.receiver, ("", "")), each.ranges, each.delivered_up_to) for each in parts]
 
-        def known() -> None:
+    def guarded(self, do: Callable[..., None]) -> Callable[..., None]:
+        """The same function, for a later turn: what it refuses goes to the client that asked."""
+
+        def guarded(*given: Any) -> None:
             try:
-                do()
+                do(*given)
             except HoldfastError as problem:
                 self.failed(problem)
 
-        if self.target.must_learn(destination, known):
+        return guarded
+
+    def when_known(self, destination: str, do: Callable[[], None], is_used: bool = True) -> None:
+        """Do it; for a destination of a message manager of another process when it is known here, for a temporary one when the
+        channel is replayed, because before that nobody knows whose it is."""
+        messages, known = self.target.messages, self.guarded(do)
+        if self.target.must_learn(destination, known, is_used):
             return
         if messages.is_primary or not name.is_temporary(destination):
             do()
@@ -247,7 +261,7 @@ def _settle(request: Request, message: frame.Settle) -> None:
     ranges = read_ranges(message.ranges)
     where = (place.destination, place.subscription, session.id, ranges.to_bytes())
     which = (message.receiver, message.number, message.events)
-    _note_handed(request, message.receiver, message.handed, ranges)
+    _note_handed(request.target, session.id, message.receiver, message.handed, ranges)
 
     def make(origin: str, token: int) -> command.Command:
         if message.verdict == "confirm":
@@ -261,11 +275,11 @@ def _settle(request: Request, message: frame.Settle) -> None:
     request.submit(make)
 
 
-def _note_handed(request: Request, receiver: int, handed: int, ranges: Ranges) -> None:
+def _note_handed(target: ManagerLink, session: str, receiver: int, handed: int, ranges: Ranges) -> None:
     """Tell how far a receiver has handed events to its program. A client that does not say has handed those it decided on."""
     reached = handed or (ranges.last if ranges else 0)
     if reached:
-        request.target.hand_over(HandedOn(request.session.id, receiver, reached))
+        target.hand_over(HandedOn(session, receiver, reached))
 
 
 def _detach_receiver(request: Request, message: frame.DetachReceiver) -> None:
@@ -280,14 +294,8 @@ def _detach_receiver(request: Request, message: frame.DetachReceiver) -> None:
 
 
 def _commit(request: Request, message: frame.Commit) -> None:
-    for each in message.settled:
-        _note_handed(request, each.receiver, each.handed, read_ranges(each.ranges))
     session, now = request.session, request.manager.now_ms()
-    # A receiver that is gone is left to the machine: if this was committed before, its answer is the same.
-    settled = [
-        command.Settled(*session.receivers.get(each.receiver, ("", "")), each.ranges, each.delivered_up_to)
-        for each in message.settled
-    ]
+    settled = request.settled(request.target, session.id, message.settled)
     what = (session.id, message.assembly, message.parts, settled, session.client)
     request.submit(lambda origin, token: command.Commit(*what, origin, token, now))
 
@@ -298,6 +306,9 @@ def _abandon(request: Request, message: frame.Abandon) -> None:
 
 
 def _publish(request: Request, message: frame.Publish) -> None:
+    if request.manager.places is not None:
+        publish_all(request, message)
+        return
     make, payload = assembly_requests.publish(request.session, message, request.manager.now_ms())
     request.submit(make, payload=payload)
 
@@ -322,6 +333,7 @@ _ANSWERS: dict[type[frame.Message], Callable[[Request, Any], None]] = {
     frame.CloseSession: _close_session,
     frame.Manage: manage,
     frame.Commit: _commit,
+    frame.CommitAll: commit_all,
     frame.Abandon: _abandon,
     frame.Publish: _publish,
 }

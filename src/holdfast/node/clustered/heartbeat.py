@@ -1,7 +1,7 @@
 """The heartbeat of a node of a cluster: it tells all nodes that it is there, and judges by theirs who is silent.
 
 every 100 ms ──▶ Heartbeat (its copies: epoch, applied, durable …) ──▶ all nodes, this one too
-all nodes ─────▶ liveness ──▶ members: whose primary is silent?
+all nodes ─────▶ liveness ──▶ members: whose primary is silent, or resigns?
 """
 
 from __future__ import annotations
@@ -40,8 +40,11 @@ class Heart:
         self._bus = bus
         self._clock = clock
         self._members = members
-        self._grace_ms = grace_ms
+        self.grace_ms = grace_ms
         self._note = note
+        self.is_drained = False
+        self.links: Callable[[], int] = lambda: 0  # of clients with this node
+        self.describe: Callable[[Heartbeat], Heartbeat] = lambda beat: beat  # adds what the node tells of its configuration
         self._beats = 0
         self._stop_listening = bus.listen(NODES, self._hear)
         self._timer = clock.call_later(0, self._beat)
@@ -49,14 +52,19 @@ class Heart:
     def _beat(self) -> None:
         now_ms = self._clock.steady_ms()
         self._timer = self._clock.call_later(HEARTBEAT_MS, self._beat)
-        copies = [state for member in self._members if (state := member.state()) is not None]
-        self._bus.publish(NODES, Heartbeat(self._whose.node, self._whose.start, self._client_manager, copies))
+        self.tell()
         self.liveness.forget_lost(now_ms)
         for member in self._members:
             member.look(self._silent_ms)
             if self._beats % BEATS_A_CARE == 0:
-                member.give_up_lost(self._silent_ms, self._grace_ms)
+                member.give_up_lost(self._silent_ms, self.grace_ms)
         self._beats += 1
+
+    def tell(self) -> None:
+        """Tell the state of this node now, and not with the next beat."""
+        copies = [state for member in self._members if (state := member.state()) is not None]
+        beat = Heartbeat(self._whose.node, self._whose.start, self._client_manager, copies)
+        self._bus.publish(NODES, self.describe(beat._replace(is_drained=self.is_drained, links=self.links())))
 
     def _silent_ms(self, start: str) -> int:
         now_ms = self._clock.steady_ms()
@@ -69,6 +77,11 @@ class Heart:
         self._note(heartbeat, now_ms)
         for member in self._members:
             member.candidate.heard(heartbeat.start, now_ms)
+            for copy in heartbeat.copies:
+                if copy.manager == member.name and copy.is_primary and heartbeat.start == member.candidate.primary:
+                    member.candidate.resigns(copy.epoch, copy.resigns_to)
+                    if member.candidate.is_invited:
+                        member.look(self._silent_ms)
 
     def stop(self) -> None:
         self._stop_listening()

@@ -18,9 +18,12 @@ from collections.abc import Awaitable, Callable
 from holdfast.bus.message import CopyState
 from holdfast.cluster.candidate import Candidate
 from holdfast.destination import effect
+from holdfast.destination.name import LOG
 from holdfast.errors import HoldfastError
 from holdfast.node import supervision
 from holdfast.node.clock import Clock
+from holdfast.node.clustered.producer_forgetting import ProducerForgetting
+from holdfast.node.figures import Histogram
 from holdfast.node.messages.message_manager import MessageManager
 from holdfast.node.messages.start import Backup
 
@@ -28,6 +31,8 @@ log = logging.getLogger("holdfast.message_manager")
 
 # A copy that cannot be opened is tried again after this.
 OPEN_AGAIN_S = 1.0
+# Seconds of takeovers: about one, by design.
+TAKEOVER_BOUNDS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0)
 
 Open = Callable[[Backup], Awaitable[MessageManager]]
 # Called when the claim of this node is applied, with its epoch, before it says anything; and when it leads no longer.
@@ -53,12 +58,15 @@ class Member:
         self.candidate = Candidate(whose.start, rank, clock.steady_ms())
         self.manager: MessageManager | None = None  # None while it is being opened
         self.takeovers = 0  # claims of this node that were the first
+        self.takeover_seconds = Histogram(TAKEOVER_BOUNDS)  # from the last heartbeat of the former primary on
         self._whose = whose
         self._open = open
         self._lead = lead
         self._resign = resign
         self._clock = clock
         self._led_since_ms = 0
+        self._forgetting: ProducerForgetting | None = None  # while it leads
+        self._resigns_to = ""  # the start of the node that is to claim
         self._claiming: asyncio.Task[None] | None = None
         self._running = supervision.start(self._run(), f"{name}: a member")
 
@@ -73,7 +81,12 @@ class Member:
             return None
         state = (self.name, manager.directory.epoch, manager.is_primary, manager.applied, manager.channel.durable)
         used, changes = manager.channel.pressure.used_bytes, manager.directory.catalog.version
-        return CopyState(*state, bytes=used, destinations=changes)
+        is_log_read = bool(manager.directory.catalog.topic(LOG).subscriptions)
+        return CopyState(*state, bytes=used, destinations=changes, resigns_to=self._resigns_to, is_log_read=is_log_read)
+
+    def resign_to(self, start: str) -> None:
+        """As primary, invite another node to claim; "" to invite nobody any more."""
+        self._resigns_to = start
 
     def look(self, silent_ms: SilentMs) -> None:
         """Claim, if it is time to. Asked with each heartbeat."""
@@ -81,13 +94,14 @@ class Member:
         if manager is None or self._claiming is not None:
             return
         self.candidate.followed(manager.applied, manager.channel.durable, now_ms)
-        if self.candidate.claim(silent_ms(self.candidate.primary), now_ms) is not None:
-            self._claiming = supervision.start(self._claim(manager), f"{self.name}: taking over")
+        silence_ms = silent_ms(self.candidate.primary)
+        if self.candidate.claim(silence_ms, now_ms) is not None:
+            self._claiming = supervision.start(self._claim(manager, now_ms - silence_ms), f"{self.name}: taking over")
             self._claiming.add_done_callback(self._claim_ended)
 
     def give_up_lost(self, silent_ms: SilentMs, grace_ms: int) -> None:
         """Detach sessions whose client managers are silent for longer than the grace, and receivers that did not come back after
-        the takeover. Asked now and then."""
+        the takeover; forget producers of sessions that are long gone. Asked now and then."""
         manager = self.manager
         if manager is None or not manager.is_primary:
             return
@@ -96,12 +110,16 @@ class Member:
                 manager.deliverer.detach_lost(session.name, session.link)
         if self._clock.steady_ms() - self._led_since_ms >= grace_ms:
             manager.deliverer.stop_waiting()
+        if self._forgetting is not None:
+            self._forgetting.look(self._clock.steady_ms())
 
-    async def _claim(self, manager: MessageManager) -> None:
-        log.warning("message manager %s: node %s takes over, since its primary is silent", self.name, self._whose.node)
+    async def _claim(self, manager: MessageManager, silent_since_ms: int) -> None:
+        why = "since its primary resigns" if self.candidate.is_invited else "since its primary is silent"
+        log.warning("message manager %s: node %s takes over, %s", self.name, self._whose.node, why)
         try:
             if await manager.take_over():
                 self.takeovers += 1
+                self.takeover_seconds.observe((self._clock.steady_ms() - silent_since_ms) / 1000)
         except HoldfastError as problem:
             log.warning("message manager %s: node %s cannot take over yet: %s", self.name, self._whose.node, problem)
 
@@ -120,6 +138,7 @@ class Member:
                 await self._follow(manager)
             finally:
                 self.manager = None
+                self._stop_forgetting()
                 await self._stop_claiming()
                 if self._resign is not None:
                     await self._resign()
@@ -138,13 +157,21 @@ class Member:
     def _began(self, claimed: effect.Claimed, is_own: bool) -> None:
         """A claim was applied. One of this node from before this copy was opened is not its own: it was deposed since."""
         self._note(claimed)
+        self._resigns_to = ""
         if self.manager is not None and is_own:
             self._led_since_ms = self._clock.steady_ms()
+            self._stop_forgetting()
+            self._forgetting = ProducerForgetting(self.manager)
             if self._lead is not None:
                 self._lead(self.manager, claimed.epoch)
 
     def _note(self, claimed: effect.Claimed) -> None:
         self.candidate.began(claimed.epoch, claimed.start, self._clock.steady_ms())
+
+    def _stop_forgetting(self) -> None:
+        if self._forgetting is not None:
+            self._forgetting.stop()
+            self._forgetting = None
 
     async def _stop_claiming(self) -> None:
         if self._claiming is not None:

@@ -7,6 +7,8 @@ epoch is written.
 
 A stage has no session that could end it, and its publisher may need a while to come back: it has `stage_idle_ms`, and
 STAGE_SHORT_MS while space is short. After a restart the time begins anew.
+
+What is prepared at several message managers is nobody's to abandon: it is announced (`doubt_watch`).
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from holdfast.bus.bus import Bus
 from holdfast.channel.channel import Channel, Purpose
 from holdfast.destination import command
 from holdfast.destination.directory import Directory
 from holdfast.destination.state.assembly import is_stage
 from holdfast.errors import HoldfastError
 from holdfast.node.clock import Clock
+from holdfast.node.messages.doubt_watch import DoubtWatch
 from holdfast.node.settings import NodeSettings
 
 log = logging.getLogger("holdfast.assembly_timeout")
@@ -34,15 +38,19 @@ Name = tuple[str, str]  # session, assembly
 
 
 class AssemblyTimeout:
-    def __init__(self, directory: Directory, channel: Channel, clock: Clock, settings: NodeSettings) -> None:
+    def __init__(self, name: str, directory: Directory, channel: Channel, bus: Bus, clock: Clock, settings: NodeSettings) -> None:
+        self._doubts = DoubtWatch(name, directory, bus, clock)
         self._directory = directory
         self._channel = channel
         self._clock = clock
-        self._idle_ms = settings.assembly_idle_ms
-        self._stage_idle_ms = settings.stage_idle_ms
+        self.use(settings)
         self._epoch = 0
         self._seen: dict[Name, tuple[int, int]] = {}  # how many parts there were when, in ms
         self._timer: asyncio.TimerHandle | None = None
+
+    def use(self, settings: NodeSettings) -> None:
+        self._idle_ms = settings.assembly_idle_ms
+        self._stage_idle_ms = settings.stage_idle_ms
 
     def begin(self, epoch: int) -> None:
         self._epoch = epoch
@@ -50,6 +58,7 @@ class AssemblyTimeout:
 
     def watch(self) -> None:
         """Check every second from now on, while there are assemblies."""
+        self._doubts.watch()
         if self._timer is None and any(True for _ in self._directory.assemblies):
             self._timer = self._clock.call_later(CHECK_MS, self._check)
 
@@ -83,5 +92,6 @@ class AssemblyTimeout:
         done.add_done_callback(lambda future: future.cancelled() or future.exception())
 
     def stop(self) -> None:
+        self._doubts.stop()
         if self._timer is not None:
             self._timer.cancel()

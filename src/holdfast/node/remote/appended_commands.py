@@ -17,7 +17,7 @@ from holdfast.destination import command
 ASSEMBLIES_MAX = 10_000
 SESSIONS_MAX = 100_000
 
-_PARTS = (command.Part, command.Commit, command.Abandon, command.Publish)
+_PARTS = (command.Part, command.Commit, command.Abandon, command.Publish, command.Final)
 _NOTED = frozenset(kind.KIND for kind in (*_PARTS, command.Create, command.Delete, command.Detach))
 _decode = msgspec.msgpack.Decoder().decode
 
@@ -42,7 +42,7 @@ class AppendedCommands:
         made, payload = command.decode(data)
         if isinstance(made, command.Part):
             self._add_part(made, len(payload))
-        elif isinstance(made, command.Commit):
+        elif isinstance(made, command.Commit | command.Final):
             self._end(made.session, made.assembly)
         elif isinstance(made, command.Abandon):
             self._end_all(made.session, [made.assembly] if made.assembly else _decode(payload))

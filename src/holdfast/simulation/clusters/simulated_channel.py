@@ -61,6 +61,7 @@ class SimulatedChannel:
         self._durable = self._told = servers.last
         self._bytes = 0
         self._is_closed = False
+        self._answered_s = self._loop.time()
         self._news = asyncio.Event()
         servers.follow(self._tell)
         self._asking = self._loop.call_later(ASK_INTERVAL_S, self._ask_last)
@@ -86,6 +87,10 @@ class SimulatedChannel:
     @property
     def pressure(self) -> Pressure:
         return ROOM
+
+    def unanswered(self, seconds: float) -> str:
+        """That the servers have not answered for so long; "" when they have."""
+        return "the servers do not answer" if self._loop.time() - self._answered_s > seconds else ""
 
     def watch_pressure(self, changed: Callable[[Pressure], None]) -> None:
         """There is always room."""
@@ -191,6 +196,7 @@ class SimulatedChannel:
         self._network.packet(SERVERS, self._process.name, self._process, self._hear_last)
 
     def _hear_last(self) -> None:
+        self._answered_s = self._loop.time()
         self._hear(self._servers.last)
 
     async def read(self, start: int, at_once: AtOnce | None = None) -> AsyncIterator[Sequence[Entry]]:

@@ -7,10 +7,12 @@ arrive, and the next start has another start id.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import cast
 
 from holdfast.bus.message_codec import MessageCodec
 from holdfast.bus.nats.nats_bus import NatsBus
-from holdfast.channel.channel import Channel
+from holdfast.channel.jetstream.jetstream_channel import JetStreamChannel
 from holdfast.channel.jetstream.settings import JetStreamSettings
 from holdfast.event import identifier
 from holdfast.event.identifier import Starts
@@ -18,6 +20,8 @@ from holdfast.node.administration.arguments import ACTIONS
 from holdfast.node.clock import SystemClock
 from holdfast.node.clustered.cluster_node import ClusterNode
 from holdfast.node.clustered.cluster_settings import ClusterSettings
+from holdfast.node.clustered.configuration.setting_kinds import essential_values
+from holdfast.node.clustered.configuration.shared_configuration import SharedConfiguration
 from holdfast.node.identity import Identity
 from holdfast.node.settings import NodeSettings
 from holdfast.simulation.clusters.channel_servers import ChannelServers
@@ -29,6 +33,9 @@ from holdfast.simulation.clusters.simulated_link import Listener
 CLUSTER = "simulated"
 # No server is at this address: bus and channel are simulated.
 NATS = JetStreamSettings(servers=("nats://simulated",), monitors=("http://simulated",))
+
+# Nodes have no files: the configuration is that of the simulation.
+NO_FOLDER = Path("/nonexistent/holdfast")
 
 MakeProcess = Callable[[str], Process]
 
@@ -72,12 +79,12 @@ class SimulatedNode:
         self._identity = Starts(0, self._identity.node, self._identity.limit)
         identity = Identity(self._identity)
         start = identifier.to_text(identity.take())
-        channels: dict[str, Channel] = {
-            name: SimulatedChannel(servers, self._bus.network, process) for name, servers in self._channels.items()
-        }
+        channels = {name: SimulatedChannel(servers, self._bus.network, process) for name, servers in self._channels.items()}
         bus = NatsBus(SimulatedConnection(self._bus, process), CLUSTER, start, MessageCodec(ACTIONS.values()))
         clock = SystemClock(process.machine_ns, process.steady_ns)
-        self.node = ClusterNode(self._cluster, self._settings, identity, bus, channels, None, clock)
+        configuration = SharedConfiguration(NO_FOLDER, essential_values(self._cluster, self._settings), self._settings, None)
+        kept = cast("dict[str, JetStreamChannel]", channels)  # the same to its users
+        self.node = ClusterNode(self._cluster, self._settings, identity, bus, kept, None, clock, configuration)
         self.listener.accept = self.node.clients.accept
 
     def crash(self, *, is_machine: bool) -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.bus.bus import CLIENT_MANAGERS, NODES, client_manager_subject, message_manager_subject
-from holdfast.bus.nats.subjects import Route, Subjects, route_of
+from holdfast.bus.nats.subjects import Route, Subjects, route_of, text_of_token, token
 
 OF = Subjects("eu-1")
 
@@ -43,3 +43,8 @@ def test_different_names_have_different_subjects_of_four_tokens_that_mean_nothin
     assert first.count(".") == 3
     assert not set(first) & set("*> \t\r\n\0")
     assert first.rpartition(".")[2]
+
+
+@given(st.text())
+def test_a_name_is_found_in_its_token(name: str) -> None:
+    assert text_of_token(token(name)) == name

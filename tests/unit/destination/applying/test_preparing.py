@@ -156,7 +156,8 @@ def test_only_the_first_participant_needs_a_decision_and_only_it_stays_in_doubt_
     manager.ask(replace(prepare(orders, here="west"), at_ms=1_234))
     (doubtful,) = manager.directory.transactions.in_doubt()
 
-    assert doubtful == ("ann", "t", ("east", "west"), "west", len(manager.log), 1_234, True, "")
+    keys = (("ann", "t"), ("ann", "t"))
+    assert doubtful == ("ann", "t", ("east", "west"), "west", len(manager.log), 1_234, True, "", keys)
     assert isinstance(manager.refusal(decision(True)), Refused)
     manager.ask(final(True, here="west"))
 

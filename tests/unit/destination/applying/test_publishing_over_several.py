@@ -58,13 +58,13 @@ def test_prepared_stages_are_placed_by_the_final_in_their_order_and_only_once() 
     manager = manager_at_work()
     second, first = stage(manager, "b"), stage(manager, "a")
 
-    assert prepare(manager, "a", "b") == ("prepared",)
+    assert prepare(manager, "a", "b") == ("prepared", -1)
     assert manager.waiting("orders") == []
     assert finish(manager, True) == ("committed", 4, 0, first, 0)
 
     assert manager.waiting("orders") == positions(first, 2) + positions(second, 2)
     stage(manager, "c")
-    assert prepare(manager, "c", transaction="p2") == ("prepared",)
+    assert prepare(manager, "c", transaction="p2") == ("prepared", 0), "the number that was published last"
     assert finish(manager, True, "p2") == ("committed", 0, 0, 0, 0), "this number was published before"
     assert len(manager.waiting("orders")) == 4 and not list(manager.directory.assemblies)
 

@@ -65,11 +65,16 @@ class InDoubt(NamedTuple):
     since_ms: int  # when that was said; 0: not known
     is_prepared: bool  # it locks something here
     decision: str  # "commit", "abort" or "": not known here
+    keys: tuple[Key, ...]  # session and assembly at each participant
 
 
 class Transaction:
-    def __init__(self, key: Key, participants: Iterable[str], here: str, since: int, since_ms: int) -> None:
+    def __init__(
+        self, key: Key, participants: Iterable[str], here: str, since: int, since_ms: int, keys: Iterable[Key] = ()
+    ) -> None:  # fmt: skip
+        """`keys`: at each participant, which has sessions of its own; none: the same at all."""
         self.key = key
+        self.keys = tuple((session, assembly) for session, assembly in keys)
         self.participants = tuple(participants)
         self.here = here
         self.since = since
@@ -107,7 +112,9 @@ class Transactions:
         """Those in doubt, oldest first."""
         for each in self.open.values():
             is_prepared = each.prepared is not None
-            yield InDoubt(*each.key, each.participants, each.here, each.since, each.since_ms, is_prepared, each.decision)
+            keys = each.keys or (each.key,) * len(each.participants)
+            since, decision = (each.since, each.since_ms), each.decision
+            yield InDoubt(*each.key, each.participants, each.here, *since, is_prepared, decision, keys)
 
     def add(self, transaction: Transaction) -> None:
         """A transaction is in doubt from now on."""

@@ -1,0 +1,149 @@
+"""Orders of an operator to a cluster of real processes, under load: no program sees an error, and nothing is lost (B17, B23)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
+import pytest
+
+import holdfast
+from tests.cluster_processes import ClusterProcesses
+from tests.command import run_holdfast
+from tests.nats_server import NatsServer
+from tests.waiting import until
+
+pytestmark = [pytest.mark.faults, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
+    folder = tmp_path_factory.mktemp("cluster")
+    with NatsServer(folder / "nats") as nats, ClusterProcesses(folder, [nats], grace_ms=5_000) as running:
+        yield running
+
+
+def _run(*arguments: str) -> Any:
+    done = run_holdfast("cluster", *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return msgspec.json.decode(done.stdout)
+
+
+class Load:
+    """A producer, a recipient, and a program that administers. An error of one of them fails the test."""
+
+    def __init__(self, name: str) -> None:
+        self.receipted: list[int] = []
+        self.seen: list[int] = []
+        self.administered = 0
+        self._name = name
+        self._is_ending = False
+        self._working: list[asyncio.Task[None]] = []
+
+    @asynccontextmanager
+    async def running(self, url: str) -> AsyncIterator[Load]:
+        async with holdfast.connect(url, timeout=30) as one, holdfast.connect(url, timeout=30) as two:
+            await one.ensure_queue(self._name)
+            receiving = asyncio.create_task(self._receive(two))
+            self._working = working = [
+                receiving,
+                asyncio.create_task(self._send(one)),
+                asyncio.create_task(self._administer(two)),
+            ]
+            yield self
+            self._is_ending = True
+            await asyncio.gather(*working[1:])
+            await until(lambda: len(self.seen) >= len(self.receipted) or self._failed(), "everything is received")
+            receiving.cancel()
+            with suppress(asyncio.CancelledError):
+                await receiving
+
+    async def _send(self, client: holdfast.Client) -> None:
+        number = 0
+        while not self._is_ending:
+            await client.queue(self._name).send(number)
+            self.receipted.append(number)
+            number += 1
+            await asyncio.sleep(0.002)
+
+    async def _receive(self, client: holdfast.Client) -> None:
+        async with client.queue(self._name).receive() as incoming:
+            async for event in incoming:
+                self.seen.append(event.data)
+                await event.confirm()
+
+    async def _administer(self, client: holdfast.Client) -> None:
+        while not self._is_ending:
+            await client.describe(self._name)
+            self.administered += 1
+            await asyncio.sleep(0.01)
+
+    async def goes_on(self) -> None:
+        seen, administered = len(self.seen), self.administered
+        await until(lambda: (len(self.seen) > seen + 20 and self.administered > administered + 2) or self._failed(), "it goes on")
+
+    def _failed(self) -> bool:
+        """Raise what ended a program."""
+        for task in self._working:
+            if task.done():
+                task.result()
+        return False
+
+    def check(self) -> None:
+        assert self.seen == self.receipted == list(range(len(self.receipted)))
+
+
+async def _primary(client: holdfast.Client) -> str | None:
+    (manager,) = (await client.cluster_status())["managers"]
+    return manager["primary"]
+
+
+async def _is_whole(client: holdfast.Client) -> bool:
+    status = await client.cluster_status()
+    (manager,) = status["managers"]
+    return not status["silent"] and not manager["missing"] and manager["primary"] is not None
+
+
+async def test_a_planned_takeover_under_load_goes_there_and_back(cluster: ClusterProcesses) -> None:
+    load = Load("taken.over")
+    async with holdfast.connect(cluster.url, timeout=30) as client, load.running(cluster.url):
+        await until(lambda: _is_whole(client), "all copies are there")
+        await load.goes_on()
+        for _ in range(2):
+            former = await _primary(client)
+            told = await asyncio.to_thread(_run, "takeover", "m1", "--url", cluster.url)
+            assert (told["manager"], told["former"]) == ("m1", former)
+            assert told["primary"] != former
+            assert await _primary(client) == told["primary"]
+            await load.goes_on()
+            await until(lambda: _is_whole(client), "the former primary is a backup")
+        again = await client.cluster_takeover("m1", to=str(told["primary"]))
+        assert again["primary"] == again["former"] == told["primary"]
+    load.check()
+
+
+async def test_a_takeover_of_nothing_and_by_nobody_is_refused_with_what_there_is(cluster: ClusterProcesses) -> None:
+    async with holdfast.connect(cluster.url) as client:
+        with pytest.raises(holdfast.Refused, match="no message manager 'm9'; there are: m1"):
+            await client.cluster_takeover("m9")
+        with pytest.raises(holdfast.Refused, match="node 'z' has no copy of m1; there are: a, b"):
+            await client.cluster_takeover("m1", to="z")
+
+
+async def test_a_node_that_leads_and_is_stopped_hands_over_first(cluster: ClusterProcesses) -> None:
+    load = Load("stopped")
+    async with holdfast.connect(cluster.url, timeout=30) as client:
+        await until(lambda: _is_whole(client), "all copies are there")
+        primary = str(await _primary(client))
+        other = next(name for name in cluster.nodes if name != primary)
+        async with load.running(f"holdfast://127.0.0.1:{cluster.nodes[other].port}"):
+            await load.goes_on()
+            await asyncio.to_thread(cluster.nodes[primary].stop)
+            assert "takes over, since its primary resigns" in cluster.nodes[other].log
+            await load.goes_on()
+            await asyncio.to_thread(cluster.nodes[primary].start)
+        await until(lambda: _is_whole(client), "it is back")
+    load.check()
