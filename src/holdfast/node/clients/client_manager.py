@@ -35,7 +35,7 @@ from holdfast.destination import command
 from holdfast.errors import HoldfastError, by_code
 from holdfast.event import identifier
 from holdfast.node import supervision
-from holdfast.node.administration.arguments import ClusterConfigure, ClusterOrder
+from holdfast.node.administration.cluster_arguments import ClusterConfigure, ClusterOrder
 from holdfast.node.clients.busy_wait import BusyWait
 from holdfast.node.clients.client_flow import ClientFlow
 from holdfast.node.clients.client_link import ClientLink
