@@ -23,7 +23,7 @@ from holdfast.errors import SubscriptionInUse
 from holdfast.event.position import Ranges
 from holdfast.node.clock import Clock
 from holdfast.node.delivering.congestion import Congestion
-from holdfast.node.delivering.dead_and_detach import DeadAndDetach
+from holdfast.node.delivering.dead_and_detach import DeadAndDetach, Returning
 from holdfast.node.delivering.delivery_loop import DeliveryLoop
 from holdfast.node.delivering.expirer import Expirer
 from holdfast.node.delivering.roster import Roster, Spans
@@ -61,6 +61,7 @@ class Deliverer:
         self._dead_and_detach = DeadAndDetach(channel, clock, find)
         beside = (self._dead_and_detach, figures or Figures())
         self._loop = DeliveryLoop(directory, find, self._roster, heads, turn, channel, bus, clock, *beside)
+        self._given_up: dict[str, int] = {}  # sessions of client managers that are gone, and the links by which they had come
         self._expirer = Expirer(directory, heads, clock, turn, self._dead_and_detach.bury)
 
     # --- becoming primary --------------------------------------------------------------------------------------------
@@ -276,17 +277,24 @@ class Deliverer:
 
     def detach_session(self, session: str) -> None:
         """A session did not come back: events handed to its programs count as delivered, and all that it holds goes to others."""
-        attached = [(holder, key) for holder, key in self._roster.of_session(session) if key in self.deliveries]
-        seen = [(key, self.deliveries[key].seen(holder)) for holder, key in attached]
-        unseen = [(key, self.deliveries[key].unseen(holder)) for holder, key in attached]
         self._away.discard(session)
         known = self._directory.sessions().get(session)
-        self._dead_and_detach.detach_session(session, seen, unseen, 0 if known is None else known.link)
+        self._dead_and_detach.detach_session(session, *self._held_by(session), 0 if known is None else known.link)
 
     def detach_lost(self, session: str, link: int) -> None:
-        """The client manager of a session is gone, and it has not come by a later link: all that it holds goes to others."""
+        """The client manager of a session is gone, and it has not come by a later link: as if it did not come back. Said again
+        while that is not applied, it does nothing: what is released twice would be counted twice."""
         self._away.discard(session)
-        self._dead_and_detach.detach_lost(session, link)
+        if self._given_up.get(session) != link:
+            known = self._directory.sessions()
+            self._given_up = {each: former for each, former in self._given_up.items() if each in known} | {session: link}
+            self._dead_and_detach.detach_lost(session, link, *self._held_by(session))
+
+    def _held_by(self, session: str) -> tuple[list[Returning], list[Returning]]:
+        """What a session holds: events that its programs were handed, and others."""
+        attached = [(holder, key) for holder, key in self._roster.of_session(session) if key in self.deliveries]
+        seen = [(key, self.deliveries[key].seen(holder)) for holder, key in attached]
+        return seen, [(key, self.deliveries[key].unseen(holder)) for holder, key in attached]
 
     def prepare_take_over(self, key: BacklogKey, session: str) -> None:
         """A receiver of this session is about to take over a subscription: its present receiver gets nothing more, and the events
