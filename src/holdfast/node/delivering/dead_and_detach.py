@@ -72,10 +72,8 @@ class DeadAndDetach:
                     self._release(key, session, part, is_counted)
 
     def _release(self, key: BacklogKey, session: str, ranges: Ranges, is_counted: bool) -> None:
-        released = command.Release(
-            *key, session, ranges.to_bytes(), is_counted=is_counted, at_ms=self._clock.now_ms(), often_ms=command.OFTEN_MS
-        )
-        self._issue(released)
+        what, at_ms = (*key, session, ranges.to_bytes()), self._clock.now_ms()
+        self._issue(command.Release(*what, is_counted=is_counted, at_ms=at_ms, often_ms=command.OFTEN_MS, epoch=self.epoch))
 
     def detach_receiver(self, holder: Holder) -> None:
         """Detach a receiver that did not come back, although its session did."""
