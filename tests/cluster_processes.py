@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tests.nats_server import NatsServer
@@ -14,9 +14,17 @@ NODES = ("a", "b")
 
 
 class ClusterProcesses:
-    """One message manager with a copy at each node."""
+    """One message manager with a copy at each node, or several that have them as `managers` says."""
 
-    def __init__(self, folder: Path, nats: Sequence[NatsServer], nodes: Sequence[str] = NODES, grace_ms: int = 2_000) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        nats: Sequence[NatsServer],
+        nodes: Sequence[str] = NODES,
+        grace_ms: int = 2_000,
+        options: Sequence[str] = (),
+        managers: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
         self.file = folder / "cluster.toml"
         self.name = f"test-{secrets.token_hex(4)}"
         lines = {
@@ -29,9 +37,10 @@ class ClusterProcesses:
             "upkeep_mib": 16,
         }
         text = "".join(f"{name} = {json.dumps(value)}\n" for name, value in lines.items())
-        self.file.write_text(f"{text}[managers]\nm1 = {json.dumps(list(nodes))}\n")
-        options = ("--cluster", str(self.file), "--session-grace-ms", str(grace_ms))
-        self.nodes = {name: ServerProcess(folder / name, "--name", name, *options) for name in nodes}
+        copies = "".join(f"{name} = {json.dumps(list(each))}\n" for name, each in (managers or {"m1": nodes}).items())
+        self.file.write_text(f"{text}[managers]\n{copies}")
+        every = ("--cluster", str(self.file), "--session-grace-ms", str(grace_ms), *options)
+        self.nodes = {name: ServerProcess(folder / name, "--name", name, *every) for name in nodes}
 
     def __enter__(self) -> ClusterProcesses:
         for node in self.nodes.values():

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import random
+import os
 import resource
+import signal
 import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from examples.free_port import free_port as free_port  # for tests, too
 from tests.holdfast_process import HoldfastProcess
 
 START_S_MAX = 30
 # A new journal is written with zeros before its first event. Most tests need little of one, and there are thousands of them.
 SMALL = {"journal_size": "128M", "segment_size": "4M", "reserve": "2M"}
 SMALL_QUERY = "?" + "&".join(f"{name}={size}" for name, size in SMALL.items())
-
-
-def free_port() -> int:
-    """Find a port that the system gives to nobody by itself: another test's connection could have it before the server starts."""
-    while True:
-        port = random.SystemRandom().randrange(10_000, 32_000)
-        with contextlib.suppress(OSError), socket.socket() as probe:
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 def _small(options: tuple[str, ...]) -> list[str]:
@@ -59,6 +51,10 @@ class ServerProcess(HoldfastProcess):
                 assert not self.is_over, f"the server ended:\n{self.log[-3000:]}"
                 assert time.monotonic() - began < START_S_MAX, f"the server does not listen:\n{self.log[-3000:]}"
                 time.sleep(0.01)
+
+    def reload(self) -> None:
+        """Have it read users and certificate again; it says so in its log."""
+        os.kill(self.pid, signal.SIGHUP)
 
     def limit(self, what: int, soft: int) -> None:
         """Set a resource limit of the running process, such as RLIMIT_FSIZE; -1 for none."""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.http.endpoint import Endpoint
+from tests.running_cluster import RunningNode
 from tests.running_server import RunningServer
 
 
@@ -56,7 +57,7 @@ def value_in(text: str, name: str, **labels: str) -> float | None:
 
 
 @asynccontextmanager
-async def watched(server: RunningServer, data: Path, token: str | None = None) -> AsyncIterator[Watched]:
+async def watched(server: RunningServer | RunningNode, data: Path, token: str | None = None) -> AsyncIterator[Watched]:
     endpoint = await Endpoint.open(server.node, data, "127.0.0.1", 0, token, None, "1.2.3")
     try:
         yield Watched(endpoint)

@@ -6,22 +6,16 @@
 
 from __future__ import annotations
 
-import logging
+import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from holdfast.errors import HoldfastError
-from holdfast.http.metrics import CONTENT_TYPE, Metrics
+from holdfast.http.metrics import CONTENT_TYPE, Reading, rendered
 from holdfast.http.protection import has_token
-from holdfast.http.readiness import Readiness
 from holdfast.node import supervision
-from holdfast.node.administration import arguments
-from holdfast.node.messages import answers
-from holdfast.node.node import Node
-
-log = logging.getLogger("holdfast.http")
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -32,14 +26,27 @@ TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
 
 
+class Watch(Protocol):
+    """What is shown of a server: of one that is alone (`server_watch`), or of a node of a cluster (`cluster_watch`)."""
+
+    async def read(self) -> Reading:
+        """The numbers of this moment."""
+
+    async def status(self) -> dict[str, Any]: ...
+
+    async def problems(self) -> list[str]:
+        """Why it is not ready; empty when it is."""
+
+    def close(self) -> None: ...
+
+
 class Application:
     """An ASGI application."""
 
-    def __init__(self, node: Node, metrics: Metrics, readiness: Readiness, token: str | None) -> None:
-        self._node = node
-        self._metrics = metrics
-        self._readiness = readiness
+    def __init__(self, watch: Watch, token: str | None) -> None:
+        self._watch = watch
         self._token = token
+        self._turn = asyncio.Lock()
         self._answers: dict[str, Callable[[bool], Awaitable[Answer]]] = {
             "/metrics": self._show_metrics,
             "/status": self._show_status,
@@ -80,22 +87,19 @@ class Application:
             return 500, TEXT, b"this is a fault of Holdfast itself; see the log of the server\n"
 
     async def _show_metrics(self, is_known: bool) -> Answer:
-        return 200, CONTENT_TYPE, await self._metrics.text()
+        """The exposition. One is made at a time, whoever asks."""
+        async with self._turn:
+            reading = await self._watch.read()
+            return 200, CONTENT_TYPE, await asyncio.to_thread(rendered, reading)
 
     async def _show_status(self, is_known: bool) -> Answer:
-        status = await answers.status(self._node.messages, arguments.Status())
-        return (
-            200,
-            JSON,
-            msgspec.json.encode({**status, "links": self._node.clients.open_links, "programs": self._node.clients.programs})
-            + b"\n",
-        )
+        return 200, JSON, msgspec.json.encode(await self._watch.status()) + b"\n"
 
     async def _show_health(self, is_known: bool) -> Answer:
         return 200, TEXT, b"ok\n"
 
     async def _show_readiness(self, is_known: bool) -> Answer:
-        problems = await self._readiness.problems()
+        problems = await self._watch.problems()
         if not problems:
             return 200, TEXT, b"ok\n"
         lines = problems if is_known else ["not ready"]

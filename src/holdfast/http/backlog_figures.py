@@ -84,6 +84,25 @@ class Shown:
         return Row(OTHER, "", counts, waiting, in_flight, blocked, oldest)
 
 
+def merged(rows: Iterable[Row]) -> list[Row]:
+    """Rows of several message managers: each has a `_DMQ`, and a sum of others, which are shown as one."""
+    found: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        key = row.destination, row.subscription
+        found[key] = _together(found[key], row) if key in found else row
+    return list(found.values())
+
+
+def _together(one: Row, other: Row) -> Row:
+    return one._replace(
+        counts=one.counts.plus(other.counts),
+        waiting=one.waiting + other.waiting,
+        in_flight=one.in_flight + other.in_flight,
+        blocked=one.blocked + other.blocked,
+        oldest_seconds=max(one.oldest_seconds, other.oldest_seconds),
+    )
+
+
 class BacklogFigures:
     """Goes through all backlogs of a message manager, in turns with all other work."""
 

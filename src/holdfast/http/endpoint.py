@@ -17,13 +17,13 @@ from pathlib import Path
 import uvicorn
 
 from holdfast.errors import Unavailable
-from holdfast.http.application import Application
+from holdfast.http.application import Application, Watch
 from holdfast.http.limited_protocol import LimitedProtocol
-from holdfast.http.metrics import Metrics
-from holdfast.http.readiness import Readiness
+from holdfast.http.server_watch import ServerWatch
 from holdfast.node import supervision
 from holdfast.node.clock import SystemClock
 from holdfast.node.node import Node
+from holdfast.node.server import Served
 
 log = logging.getLogger("holdfast.http")
 
@@ -34,21 +34,27 @@ END_S_MAX = 2
 
 
 class Endpoint:
-    def __init__(self, listening: socket.socket, uvicorn_server: _Uvicorn, readiness: Readiness) -> None:
+    def __init__(self, listening: socket.socket, uvicorn_server: _Uvicorn, watch: Watch) -> None:
         self._socket = listening
         self._uvicorn = uvicorn_server
-        self._readiness = readiness
+        self._watch = watch
         self._serving = supervision.start(uvicorn_server.serve([listening]), "answering HTTP")
 
     @classmethod
     async def open(
-        cls, node: Node, data: Path, host: str, port: int, token: str | None, tls: ssl.SSLContext | None, version: str
+        cls,
+        node: Served,
+        data: Path,
+        host: str,
+        port: int,
+        token: str | None,
+        tls: ssl.SSLContext | None,
+        version: str,
     ) -> Endpoint:
         """Listen, and answer from now on. With `tls`, over HTTPS."""
         listening = _listen(host, port)
-        readiness = Readiness(node, data)
-        application = Application(node, Metrics(node, version, SystemClock().now_us), readiness, token)
-        made = cls(listening, _Uvicorn(_config(application, tls)), readiness)
+        watch = _watch(node, data, version)
+        made = cls(listening, _Uvicorn(_config(Application(watch, token), tls)), watch)
         log.info("answers %s on %s:%d", "HTTPS" if tls else "HTTP", host, made.port)
         return made
 
@@ -59,8 +65,18 @@ class Endpoint:
     async def close(self) -> None:
         self._uvicorn.should_exit = True
         await asyncio.gather(self._serving, return_exceptions=True)
-        self._readiness.close()
+        self._watch.close()
         self._socket.close()
+
+
+def _watch(node: Served, data: Path, version: str) -> Watch:
+    if isinstance(node, Node):
+        return ServerWatch(node, data, version, SystemClock())
+    from holdfast.http.cluster_watch import ClusterWatch  # needs the packages of a cluster
+    from holdfast.node.clustered.cluster_node import ClusterNode
+
+    assert isinstance(node, ClusterNode)
+    return ClusterWatch(node, data, version, SystemClock())
 
 
 class _Uvicorn(uvicorn.Server):

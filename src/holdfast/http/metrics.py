@@ -2,12 +2,12 @@
 
     numbers are taken in the server's loop, in turns ──▶ Reading ──▶ text, made in a thread
 
-Counts by destination live as long as the journal; all other counts begin anew with each start.
+Counts by destination live as long as the journal; all other counts begin anew with each start. A node of a cluster has
+`CLUSTER_METRICS` beside the others.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -15,10 +15,8 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from holdfast.channel.journal.journal_channel import JournalChannel
-from holdfast.http.backlog_figures import BacklogFigures, Row
+from holdfast.http.backlog_figures import Row
 from holdfast.node.figures import Histogram
-from holdfast.node.node import Node
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "holdfast_"
@@ -63,62 +61,41 @@ METRICS: dict[str, Described] = {
 }  # fmt: skip
 
 
+MANAGER = ("manager",)
+
+CLUSTER_METRICS: dict[str, Described] = {
+    "cluster_nodes": Described("gauge", (), "Nodes of the cluster that this one hears, itself among them."),
+    "cluster_silent_nodes": Described("gauge", (), "Nodes that are named in the settings, or were heard, and are silent."),
+    "cluster_is_cut_off": Described("gauge", (), "1 while this node does not hear its own heartbeats."),
+    "cluster_heartbeats_missed_total": Described("counter", ("node",), "Heartbeats of this node that did not come, or late."),
+    "cluster_is_led": Described("gauge", MANAGER, "1 while this node hears a primary of the message manager."),
+    "cluster_is_primary": Described("gauge", MANAGER, "1 while the copy of this node is the primary."),
+    "cluster_epoch": Described("gauge", MANAGER, "The newest epoch of the message manager that this node has heard of."),
+    "cluster_lag_entries": Described("gauge", MANAGER, "Entries that are durable and not applied by the copy of this node."),
+    "cluster_lag_seconds": Described("gauge", MANAGER, "For how long the oldest of them has been known to be durable."),
+    "cluster_takeovers_total": Described("counter", MANAGER, "Takeovers by this node since its start."),
+    "cluster_takeover_seconds": Described("histogram", (), "Time from the last heartbeat of the former primary to the takeover."),
+    "cluster_in_doubt_transactions": Described("gauge", MANAGER, "Transactions in doubt, as the copy of this node knows them."),
+    "cluster_append_seconds": Described("histogram", (), "Time until a command is on the disks of a majority of NATS servers."),
+    "cluster_unacknowledged_bytes": Described("gauge", ("side",), "Bytes sent on links of this side and not acknowledged."),
+    "cluster_log_dropped_total": Described("counter", (), "Lines of the log of this node that did not come into _LOG."),
+    "cluster_refused_epochs_total": Described("counter", ("side",), "Frames of, or for, deposed primaries that were dropped."),
+}  # fmt: skip
+
+
 class Reading(NamedTuple):
     """The numbers of one moment."""
 
+    listed: Mapping[str, Described]
     values: Mapping[str, float]
-    by_code: Mapping[str, Mapping[str, int]]
+    by_label: Mapping[str, Mapping[str, float]]  # of metrics with one label
     histograms: Mapping[str, tuple[Iterable[float], list[int], float]]
     rows: list[Row]
     version: str
     node: str
 
 
-class Metrics:
-    def __init__(self, node: Node, version: str, now_us: Callable[[], int]) -> None:
-        """From now on times are taken."""
-        self._node = node
-        self._version = version
-        self._now_us = now_us
-        self._backlogs = BacklogFigures(node.messages)
-        self._turn = asyncio.Lock()
-        self._figures = node.messages.figures
-        self._figures.is_timing = True
-        if isinstance(node.channel, JournalChannel):
-            node.channel.watch_syncs(self._figures.syncs.observe)
-
-    async def text(self) -> bytes:
-        """The exposition. One is made at a time, whoever asks."""
-        async with self._turn:
-            reading = await self._read()
-            return await asyncio.to_thread(rendered, reading)
-
-    async def _read(self) -> Reading:
-        node, figures = self._node, self._figures
-        rows = await self._backlogs.take(self._now_us())
-        pressure, messages, login = node.channel.pressure, node.messages, node.clients.login
-        values = {
-            "is_primary": float(messages.is_primary),
-            "links": node.clients.open_links,
-            "sessions": len(node.clients.sessions),
-            "destinations": len(messages.directory.catalog.destinations),
-            "blocked_destinations": len(messages.flow.blocked()),
-            "unapplied_entries": max(0, node.channel.durable - messages.applied),
-            "login_failures_total": login.failures if login is not None else 0,
-            "journal_used_bytes": pressure.used_bytes,
-            "journal_size_bytes": pressure.size_bytes,
-            "journal_free_bytes": pressure.free_bytes,
-            "journal_events_reserve_bytes": pressure.events_reserve_bytes,
-            "journal_upkeep_reserve_bytes": pressure.upkeep_reserve_bytes,
-            "journal_is_short": float(pressure.is_short),
-        }
-        by_code = {"deaths_total": dict(figures.deaths), "refusals_total": dict(figures.refusals)}
-        timed = {"sync_seconds": figures.syncs, "send_seconds": figures.sends, "end_to_end_seconds": figures.end_to_end}
-        histograms = {name: _copied(each) for name, each in timed.items()}
-        return Reading(values, by_code, histograms, rows, self._version, node.settings.name)
-
-
-def _copied(histogram: Histogram) -> tuple[Iterable[float], list[int], float]:
+def copied(histogram: Histogram) -> tuple[Iterable[float], list[int], float]:
     return histogram.bounds, list(histogram.counts), histogram.sum
 
 
@@ -135,7 +112,7 @@ class _Families(Collector):
         self._reading = reading
 
     def collect(self) -> Iterable[Metric]:
-        return [self._family(name, described) for name, described in METRICS.items()]
+        return [self._family(name, described) for name, described in self._reading.listed.items()]
 
     def _family(self, name: str, described: Described) -> Metric:
         reading, full = self._reading, PREFIX + name
@@ -155,8 +132,8 @@ class _Families(Collector):
             for row in reading.rows:
                 family.add_metric([row.destination, row.subscription], _OF_ROW[name](row))
         elif described.labels:
-            for code, count in reading.by_code[name].items():
-                family.add_metric([code], count)
+            for label, value in reading.by_label[name].items():
+                family.add_metric([label], value)
         else:
             family.add_metric([], reading.values[name])
         return family

@@ -12,7 +12,7 @@ here: destinations know it.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from holdfast.bus.message import BacklogKey, DeliveredSlice
 
@@ -38,6 +38,15 @@ class Histogram:
         self.sum += value * count
 
 
+def added(bounds: Sequence[float], histograms: Iterable[Histogram]) -> Histogram:
+    """The sum of histograms of the same bounds."""
+    total = Histogram(bounds)
+    for each in histograms:
+        total.counts = [mine + theirs for mine, theirs in zip(total.counts, each.counts, strict=True)]
+        total.sum += each.sum
+    return total
+
+
 class Figures:
     def __init__(self) -> None:
         self.is_timing = False
@@ -48,6 +57,10 @@ class Figures:
         self.redelivered: dict[BacklogKey, int] = {}
         self.deaths: dict[str, int] = {}
         self.refusals: dict[str, int] = {}
+
+    def join(self, others: Figures) -> None:
+        """Count deaths, and times from end to end, together with others from now on: copies of message managers come and go."""
+        self.is_timing, self.deaths, self.end_to_end = others.is_timing, others.deaths, others.end_to_end
 
     def handed_out(self, backlog: BacklogKey, slices: Sequence[DeliveredSlice], now_us: int) -> int:
         """Count the events of a handout, and return how many there are."""

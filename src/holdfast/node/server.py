@@ -84,6 +84,9 @@ class Served(Protocol):
     async def leave(self) -> None:
         """Have others go on in its place, as far as there are any, while its clients are still served."""
 
+    def take_users(self, path: Path, text: str) -> None:
+        """The users file of this server was read again."""
+
     async def close(self) -> None: ...
 
 
@@ -111,11 +114,13 @@ class Server:
         security: Security | None = None,
         version: str = "",
         cluster: ClusterSettings | None = None,
+        *,
+        is_essential_replaced: bool = False,
     ) -> Server:
         """Open the node in a folder, and listen. `version` is that of Holdfast, for the log; `cluster` that of the node, if it is
-        one of a cluster."""
+        one of a cluster; `is_essential_replaced`: whose essential settings are then those of this node."""
         security, clock = security or Security(), SystemClock()
-        security.check(host)
+        security.check(host, has_users=cluster is not None)  # the cluster may have users
         users, tls = security.load_users(), security.load_tls()
         _raise_file_limit()
         gc.freeze()  # what is loaded by now stays for good: the collector need not visit it again
@@ -123,9 +128,11 @@ class Server:
         if cluster is None:
             node: Served = await Node.open(data, settings, clock, before_claim)
         else:
-            node = await _join(cluster, data, settings, clock)
+            node = await _join(cluster, data, settings, clock, security, is_essential_replaced=is_essential_replaced)
         try:
-            node.clients.login = Login(users) if users is not None else None
+            if cluster is None:
+                node.clients.login = Login(users) if users is not None else None
+            security.check(host, has_users=node.clients.login is not None)
             listener = await tcp.listen(host, port, node.clients.accept, refused=node.clients.refused, tls=tls)
             node.clients.local = listener.local
         except OSError as problem:
@@ -147,7 +154,7 @@ class Server:
             f"journal {size_text(pressure.used_bytes)} of {size_text(pressure.size_bytes)} used",
             f"listening on {', '.join(_address_text(each) for each in self._listener.addresses)}",
             f"TLS {'on' if self._tls is not None else 'off'}",
-            f"users {'on' if self._security.users is not None else 'off'}",
+            f"users {'on' if self.node.clients.login is not None else 'off'}",
         )
         return "; ".join(parts)
 
@@ -169,14 +176,14 @@ class Server:
             log.info("nothing to reload: this server has neither users nor a certificate")
             return
         try:
-            users = self._security.load_users()
+            text = self._security.load_users_text()
             if self._tls is not None:
                 self._security.renew_tls(self._tls)
         except HoldfastError as problem:
             log.error("not reloaded, the users and certificate read before stay in force: %s", problem)
             return
-        if users is not None:
-            self.node.clients.use_users(users)
+        if text is not None and self._security.users is not None:
+            self.node.take_users(self._security.users, text)
         log.info("reloaded users and certificate")
 
     async def close(self) -> None:
@@ -188,17 +195,30 @@ class Server:
         await self.node.close()
 
 
-async def _join(cluster: ClusterSettings, data: Path, settings: NodeSettings, clock: Clock) -> Served:
+async def _join(
+    cluster: ClusterSettings,
+    data: Path,
+    settings: NodeSettings,
+    clock: Clock,
+    security: Security,
+    *,
+    is_essential_replaced: bool,
+) -> Served:
     try:
         from holdfast.node.clustered.cluster_node import ClusterNode
+        from holdfast.node.clustered.configuration.shared_documents import GivenUsers
     except ImportError as problem:
         raise BadSetting(
             f"a cluster needs packages that are not installed ({problem.name}); install them: pip install 'holdfast[cluster]'"
         ) from problem
     await asyncio.to_thread(data.mkdir, parents=True, exist_ok=True)
+    text = security.load_users_text()
+    given = GivenUsers(security.users, text) if security.users is not None and text is not None else None
     while True:  # a whole cluster that was killed starts in any order: a node waits for NATS
         try:
-            return await ClusterNode.open(data, cluster, settings, clock=clock)
+            return await ClusterNode.open(
+                data, cluster, settings, clock=clock, users=given, is_essential_replaced=is_essential_replaced
+            )
         except Unavailable as problem:
             log.warning("node %s cannot join cluster %s yet, and tries again: %s", settings.name, cluster.name, problem)
             await asyncio.sleep(JOIN_AGAIN_S)

@@ -29,6 +29,9 @@ GATHERED_BYTES_MAX = 256 << 10
 # After so many frames of one link, or so much time (some ask for much work), everyone else has a turn.
 FRAMES_A_TURN = 128
 TURN_S = 0.002
+# What one read takes at most, in a loop of asyncio. For the 256 KiB of asyncio itself, the system hands out memory at every read,
+# and takes it back: three calls and 11 µs. Less than 128 KiB is memory that the process has. (uvloop has a buffer for all reads.)
+READ_BYTES_MAX = 120 << 10
 # A closing link may take so long to send what waits: the other side may have stopped reading.
 CLOSING_TIMEOUT_S = 5.0
 
@@ -133,6 +136,8 @@ class TcpLink(asyncio.Protocol):
         transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its class
         self._transport = transport
         transport.set_write_buffer_limits(high=CONGESTED_BYTES, low=DRAINED_BYTES)
+        if hasattr(transport, "max_size"):
+            transport.max_size = READ_BYTES_MAX
         made = transport.get_extra_info("socket")
         if made.family == socket.AF_UNIX:
             self._peer = "this machine, by a local socket"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.destination.name import temporary
-from holdfast.http.backlog_figures import Counts, Row, Shown
+from holdfast.http.backlog_figures import Counts, Row, Shown, merged
 
 
 def row(name: str, accepted: int, waiting: int = 0, oldest_entry: int = 0) -> Row:
@@ -65,3 +65,11 @@ def test_the_oldest_of_the_others_is_the_oldest_of_all_of_them_that_have_one() -
     _, other = Shown(0).choose({("a", ""): row("a", 1, 1, 9), ("b", ""): row("b", 1), ("c", ""): row("c", 1, 1, 7)})
 
     assert other is not None and other.oldest_entry == 7
+
+
+def test_rows_of_several_message_managers_with_one_name_are_one_row() -> None:
+    one = row("_DMQ", 3, waiting=2)._replace(oldest_seconds=4.0, in_flight=1)
+    other = row("_DMQ", 5, waiting=1)._replace(oldest_seconds=9.0, in_flight=2)
+    alone = row("orders", 7)
+
+    assert merged([one, alone, other]) == [row("_DMQ", 8, waiting=3)._replace(oldest_seconds=9.0, in_flight=3), alone]

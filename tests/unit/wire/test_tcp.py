@@ -70,6 +70,27 @@ async def greeted(listener: tcp.Listener, ears: asyncio.Queue[Ear]) -> tuple[Ear
         return near, await ears.get()
 
 
+async def test_a_read_is_of_memory_that_the_process_has() -> None:
+    """For what asyncio reads at once by itself the system hands out memory, and takes it back, at every read."""
+    async with listening() as (listener, ears):
+        near, far = await greeted(listener, ears)
+        link, sizes = far.link, []
+        assert isinstance(link, tcp_link.TcpLink)
+        take = link.data_received
+
+        def data_received(data: bytes) -> None:
+            sizes.append(len(data))
+            take(data)
+
+        link.data_received = data_received  # type: ignore[method-assign]
+
+        for number in range(20):
+            near.link.send(Frame(1, Send(number), bytes(1 << 20)))
+        await far.hear(21)
+
+        assert max(sizes) == tcp_link.READ_BYTES_MAX
+
+
 async def test_frames_that_take_long_leave_everyone_else_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tcp_link, "TURN_S", -1.0)  # every frame takes too long
     async with listening() as (listener, ears):

@@ -84,11 +84,13 @@ class ClientSide:
         return sent
 
     def receive(self, frame: Frame, now_ms: int) -> list[Effect]:
-        towards = self._towards.get(frame.manager)
-        if towards is None or frame.start != self.start or not frame.to_client:
+        if frame.start != self.start or not frame.to_client:
             return []
-        if frame.epoch < towards.epoch:
+        if frame.epoch < self.epoch_of(frame.manager):
             self.older_refused += 1
+            return []
+        towards = self._towards.get(frame.manager)
+        if towards is None:
             return []
         was_open = towards.link is not None
         effects = towards.receive(frame, now_ms)

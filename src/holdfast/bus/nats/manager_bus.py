@@ -25,6 +25,7 @@ class ManagerBus:
         """The functions tell the client manager's side when this one begins and ceases to lead, in which epoch."""
         self.links: ManagerSide | None = None
         self.unsaid = 0  # messages that were published while it did not lead
+        self._older_refused = 0  # frames of older epochs, in the epochs that it led before
         self._endpoint = endpoint
         self._name = name
         self._epoch = 0
@@ -36,6 +37,15 @@ class ManagerBus:
     @property
     def is_leading(self) -> bool:
         return self.links is not None
+
+    @property
+    def older_refused(self) -> int:
+        """Frames of client managers that took a deposed primary for the primary, ever."""
+        return self._older_refused + (self.links.older_refused if self.links is not None else 0)
+
+    @property
+    def unacknowledged_bytes(self) -> int:
+        return self.links.unacknowledged_bytes if self.links is not None else 0
 
     @property
     def is_quiet(self) -> bool:
@@ -59,6 +69,7 @@ class ManagerBus:
         if self.links is None:
             return
         self._stop_listening()
+        self._older_refused += self.links.older_refused
         self.links = None
         self._led_elsewhere(self._name, self._epoch)
 

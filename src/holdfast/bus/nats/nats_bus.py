@@ -91,6 +91,7 @@ class NatsBus:
     def _led_here(self, name: str, epoch: int) -> None:
         """A message manager of this process became primary: its client manager talks to it in process from now on."""
         self._towards.act(self.links.leave(name, self.endpoint.now_ms()))
+        self.learn_epoch(name, epoch)  # what its predecessor still sends is refused
         self._towards.forget(name)
         self.endpoint.local.publish(message_manager_subject(name), LinkMade(self.subject, epoch))
         for subject in self._heard_on(name):

@@ -49,6 +49,7 @@ class _Command(NamedTuple):
     future: asyncio.Future[Receipt]
     checksum: int
     known_when_put: int  # its number will be higher
+    put_s: float
 
 
 class _Refusal(msgspec.Struct):
@@ -66,7 +67,8 @@ _decoder = msgspec.json.Decoder(_Acknowledgement)
 
 
 class Appender:
-    """`accepted` is called with an entry's number and length before its future is answered; `damaged` with what is wrong.
+    """`accepted` is called with an entry's number, its length, and the seconds that it took, before its future is answered;
+    `damaged` with what is wrong.
 
     `make_room` is called when the servers refuse upkeep because the stream is full; it returns whether that was of use.
     """
@@ -77,7 +79,7 @@ class Appender:
         names: Names,
         settings: JetStreamSettings,
         judge: TailJudge,
-        accepted: Callable[[int, int], None],
+        accepted: Callable[[int, int, float], None],
         damaged: Callable[[str], HoldfastError],
         make_room: Callable[[], Coroutine[None, None, bool]],
     ) -> None:
@@ -120,6 +122,12 @@ class Appender:
         """Bytes that were appended and are not yet known to be in the stream."""
         return self._window.open_bytes
 
+    @property
+    def waiting_s(self) -> float:
+        """For how long the oldest command has waited for its acknowledgement; 0 when none does."""
+        oldest = next(iter(self._commands.values()), None)
+        return self._loop.time() - oldest.put_s if oldest is not None else 0.0
+
     def append(self, command: bytes, purpose: Purpose) -> asyncio.Future[Receipt]:
         future: asyncio.Future[Receipt] = self._loop.create_future()
         waiting = self._window.waiting_bytes
@@ -129,8 +137,9 @@ class Appender:
             )
             return future
         self._tokens += 1
-        self._commands[self._tokens] = _Command(purpose, command, future, checksum_of(command), self._judge.known)
-        self._window.put(self._tokens, len(command), purpose is Purpose.FRAGMENTS, self._loop.time())
+        now_s = self._loop.time()
+        self._commands[self._tokens] = _Command(purpose, command, future, checksum_of(command), self._judge.known, now_s)
+        self._window.put(self._tokens, len(command), purpose is Purpose.FRAGMENTS, now_s)
         self._turn.set()
         return future
 
@@ -194,7 +203,7 @@ class Appender:
         if wrong:
             self._refuse(token, self._damaged(wrong))
             return
-        self._accepted(number, len(command.bytes))
+        self._accepted(number, len(command.bytes), self._loop.time() - command.put_s)
         self._forget(token)
         if not command.future.done():
             command.future.set_result(Receipt(number, self._settings.copies, True))

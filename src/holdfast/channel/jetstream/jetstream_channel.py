@@ -73,6 +73,8 @@ class JetStreamChannel:
         self._unchecked: tuple[str, ...] = ()
         self._refusal: HoldfastError | None = None  # once the servers cannot be trusted any more
         self._watchers: list[Callable[[Pressure], None]] = []
+        self._took: Callable[[float], None] = lambda seconds: None
+        self._heard_s = self._loop.time()
         self._judge = TailJudge()
         self._space = StreamSpace(names, settings, self._tell_watchers)
         self._stretches = Stretches(settings.stretch_bytes)
@@ -153,6 +155,20 @@ class JetStreamChannel:
     def watch_pressure(self, changed: Callable[[Pressure], None]) -> None:
         self._watchers.append(changed)
 
+    def watch_appends(self, took: Callable[[float], None]) -> None:
+        """Call `took` with the seconds from each append to its acknowledgement."""
+        self._took = took
+
+    def unanswered(self, seconds: float) -> str:
+        """Why nothing can be appended, as far as is known: the servers cannot be trusted, or have not answered for so long. It is
+        "" when they have."""
+        if self._refusal is not None:
+            return self._refusal.sentence
+        silent_s = self._loop.time() - self._heard_s
+        if max(silent_s, self._appender.waiting_s) < seconds:
+            return ""
+        return f"the NATS servers have not answered for {max(silent_s, self._appender.waiting_s):.0f} s"
+
     def _tell_watchers(self, pressure: Pressure) -> None:
         for changed in self._watchers:
             self._loop.call_soon(changed, pressure)
@@ -179,8 +195,10 @@ class JetStreamChannel:
             )
         return self._space.take(length, purpose.reserve)
 
-    def _on_accepted(self, number: int, length: int) -> None:
+    def _on_accepted(self, number: int, length: int, seconds: float) -> None:
         self._appended_bytes += length
+        self._heard_s = self._loop.time()
+        self._took(seconds)
         self._stretches.note(number, length + self._names.record_overhead_bytes)
 
     def _on_read(self, run: Sequence[Found]) -> list[Entry]:
@@ -215,6 +233,7 @@ class JetStreamChannel:
 
     def _heard(self, info: api.StreamInfo, known_when_asked: int) -> None:
         state = info.state
+        self._heard_s = self._loop.time()
         self._leader = (info.cluster.leader if info.cluster else None) or "(the only one)"
         if wrong := self._judge.heard_last(state.last_seq, known_when_asked, is_led=stream.is_led(info, self._settings)):
             self._on_damaged_tail(wrong)

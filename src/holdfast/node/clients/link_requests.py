@@ -249,12 +249,17 @@ class HeldFrames:
                 self._link.go_on(each, is_learned=False)
 
 
+# Messages that may have a selector.
+_SELECTING = frozenset((frame.Attach, frame.Browse, frame.Manage))
+
+
 def long_selector_in(message: frame.Message) -> str:
     """The selector of a message, if it takes more than a moment to parse; "" otherwise."""
+    if type(message) not in _SELECTING:  # every frame comes here
+        return ""
+    selector: object = ""
     if isinstance(message, frame.Attach | frame.Browse):
-        selector: object = message.selector
+        selector = message.selector
     elif isinstance(message, frame.Manage):
         selector = message.arguments.get("selector")
-    else:
-        return ""
     return selector if isinstance(selector, str) and len(selector) > PARSED_AT_ONCE else ""

@@ -18,10 +18,12 @@ from collections.abc import Awaitable, Callable
 from holdfast.bus.message import CopyState
 from holdfast.cluster.candidate import Candidate
 from holdfast.destination import effect
+from holdfast.destination.name import LOG
 from holdfast.errors import HoldfastError
 from holdfast.node import supervision
 from holdfast.node.clock import Clock
 from holdfast.node.clustered.producer_forgetting import ProducerForgetting
+from holdfast.node.figures import Histogram
 from holdfast.node.messages.message_manager import MessageManager
 from holdfast.node.messages.start import Backup
 
@@ -29,6 +31,8 @@ log = logging.getLogger("holdfast.message_manager")
 
 # A copy that cannot be opened is tried again after this.
 OPEN_AGAIN_S = 1.0
+# Seconds of takeovers: about one, by design.
+TAKEOVER_BOUNDS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0)
 
 Open = Callable[[Backup], Awaitable[MessageManager]]
 # Called when the claim of this node is applied, with its epoch, before it says anything; and when it leads no longer.
@@ -54,6 +58,7 @@ class Member:
         self.candidate = Candidate(whose.start, rank, clock.steady_ms())
         self.manager: MessageManager | None = None  # None while it is being opened
         self.takeovers = 0  # claims of this node that were the first
+        self.takeover_seconds = Histogram(TAKEOVER_BOUNDS)  # from the last heartbeat of the former primary on
         self._whose = whose
         self._open = open
         self._lead = lead
@@ -76,7 +81,8 @@ class Member:
             return None
         state = (self.name, manager.directory.epoch, manager.is_primary, manager.applied, manager.channel.durable)
         used, changes = manager.channel.pressure.used_bytes, manager.directory.catalog.version
-        return CopyState(*state, bytes=used, destinations=changes, resigns_to=self._resigns_to)
+        is_log_read = bool(manager.directory.catalog.topic(LOG).subscriptions)
+        return CopyState(*state, bytes=used, destinations=changes, resigns_to=self._resigns_to, is_log_read=is_log_read)
 
     def resign_to(self, start: str) -> None:
         """As primary, invite another node to claim; "" to invite nobody any more."""
@@ -88,8 +94,9 @@ class Member:
         if manager is None or self._claiming is not None:
             return
         self.candidate.followed(manager.applied, manager.channel.durable, now_ms)
-        if self.candidate.claim(silent_ms(self.candidate.primary), now_ms) is not None:
-            self._claiming = supervision.start(self._claim(manager), f"{self.name}: taking over")
+        silence_ms = silent_ms(self.candidate.primary)
+        if self.candidate.claim(silence_ms, now_ms) is not None:
+            self._claiming = supervision.start(self._claim(manager, now_ms - silence_ms), f"{self.name}: taking over")
             self._claiming.add_done_callback(self._claim_ended)
 
     def give_up_lost(self, silent_ms: SilentMs, grace_ms: int) -> None:
@@ -106,12 +113,13 @@ class Member:
         if self._forgetting is not None:
             self._forgetting.look(self._clock.steady_ms())
 
-    async def _claim(self, manager: MessageManager) -> None:
+    async def _claim(self, manager: MessageManager, silent_since_ms: int) -> None:
         why = "since its primary resigns" if self.candidate.is_invited else "since its primary is silent"
         log.warning("message manager %s: node %s takes over, %s", self.name, self._whose.node, why)
         try:
             if await manager.take_over():
                 self.takeovers += 1
+                self.takeover_seconds.observe((self._clock.steady_ms() - silent_since_ms) / 1000)
         except HoldfastError as problem:
             log.warning("message manager %s: node %s cannot take over yet: %s", self.name, self._whose.node, problem)
 

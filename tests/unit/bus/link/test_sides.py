@@ -214,6 +214,16 @@ def test_frames_of_an_older_epoch_are_refused_and_counted_on_both_sides() -> Non
     assert (client.older_refused, manager.older_refused) == (1, 1)
 
 
+def test_what_a_deposed_primary_sends_to_the_node_that_took_over_from_it_is_counted() -> None:
+    client, manager = linked(epoch=7)
+    late = frames(manager.send("a1", [ASKED], 10))
+    client.leave("orders", 20)  # its own node leads
+    client.learn_epoch("orders", 8, 20)
+
+    assert [client.receive(frame, 30) for frame in late] == [[]]
+    assert client.older_refused == 1
+
+
 def test_a_client_manager_that_has_heard_of_a_newer_primary_takes_nothing_of_an_older_one() -> None:
     client, former = linked(epoch=7)
 
