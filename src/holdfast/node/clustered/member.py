@@ -100,7 +100,7 @@ class Member:
 
     def give_up_lost(self, silent_ms: SilentMs, grace_ms: int) -> None:
         """Detach sessions whose client managers are silent for longer than the grace, and receivers that did not come back after
-        the takeover; forget producers of sessions that are long gone. Asked now and then."""
+        the takeover. Forget producers of sessions that are long gone. Asked now and then."""
         manager = self.manager
         if manager is None or not manager.is_primary:
             return

@@ -121,6 +121,10 @@ class SimulatedDialer:
     def where(self) -> str:
         return " or ".join(each.name for each in self._listeners)
 
+    @property
+    def knows_others(self) -> bool:
+        return len(self._listeners) > 1
+
     async def open(self) -> None:
         """There is nothing to open."""
 
