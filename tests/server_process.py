@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import resource
+import signal
 import socket
 import time
 from collections.abc import Callable
@@ -49,6 +51,10 @@ class ServerProcess(HoldfastProcess):
                 assert not self.is_over, f"the server ended:\n{self.log[-3000:]}"
                 assert time.monotonic() - began < START_S_MAX, f"the server does not listen:\n{self.log[-3000:]}"
                 time.sleep(0.01)
+
+    def reload(self) -> None:
+        """Have it read users and certificate again; it says so in its log."""
+        os.kill(self.pid, signal.SIGHUP)
 
     def limit(self, what: int, soft: int) -> None:
         """Set a resource limit of the running process, such as RLIMIT_FSIZE; -1 for none."""

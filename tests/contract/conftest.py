@@ -40,6 +40,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, nats_server: NatsServer) -
         yield processes
 
 
+@pytest.fixture(scope="module")
+def managed_cluster(tmp_path_factory: pytest.TempPathFactory, nats_server: NatsServer) -> Iterator[ClusterProcesses]:
+    managers = {"m1": ("a", "b"), "m2": ("b", "a")}
+    with ClusterProcesses(tmp_path_factory.mktemp("nodes"), [nats_server], managers=managers) as processes:
+        yield processes
+
+
 def _kind(name: str, request: pytest.FixtureRequest, folder: Path) -> Kind:
     match name:
         case "memory":

@@ -13,12 +13,10 @@ import holdfast
 from holdfast.cluster.liveness import CUT_OFF_MS
 from holdfast.http.cluster_watch import LISTED
 from holdfast.http.metrics import PREFIX
-from tests.cluster_processes import ClusterProcesses
 from tests.nats_server import NatsServer
 from tests.running_cluster import MANAGER, clustered
-from tests.server_process import free_port
-from tests.waiting import until, wait_until
-from tests.watching import ask, value_in, watched
+from tests.waiting import until
+from tests.watching import Watched, value_in, watched
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
@@ -27,6 +25,15 @@ pytestmark = [pytest.mark.faults, pytest.mark.slow]
 def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
     with NatsServer(tmp_path_factory.mktemp("nats")) as server:
         yield server
+
+
+async def _is_led(http: Watched) -> bool:
+    return await http.value("holdfast_cluster_is_led", manager=MANAGER) == 1
+
+
+async def _is_missed(http: Watched) -> bool:
+    silent = await http.value("holdfast_cluster_silent_nodes") == 1
+    return silent and (await http.value("holdfast_cluster_heartbeats_missed_total", node="a") or 0) >= 3
 
 
 async def test_a_node_shows_what_it_leads_and_who_is_there_also_after_a_takeover(tmp_path: Path, nats: NatsServer) -> None:
@@ -40,6 +47,8 @@ async def test_a_node_shows_what_it_leads_and_who_is_there_also_after_a_takeover
         async with client.queue("orders").receive() as incoming:
             await (await incoming.next(timeout=20)).confirm()
             await incoming.settled()
+        await until(lambda: _is_led(primary), "heartbeats of the primary were heard")
+        await until(lambda: _is_led(backup), "also beside it")
         here, beside = (await primary.ask("/metrics")).body, (await backup.ask("/metrics")).body
 
         families = {each.name: each for each in text_string_to_metric_families(here) if each.name.startswith(PREFIX)}
@@ -63,14 +72,14 @@ async def test_a_node_shows_what_it_leads_and_who_is_there_also_after_a_takeover
         await cluster.stop("a")
         await until(lambda: cluster.primary() == "b", "b takes over")
         await client.queue("orders").send(10)
+        await until(lambda: _is_missed(backup), "the node that left is missed")
         after = (await backup.ask("/metrics")).body
         status = msgspec.json.decode((await backup.ask("/status")).body)
 
         assert value_in(after, "holdfast_waiting_events", **orders) == 10
         assert value_in(after, "holdfast_cluster_epoch", manager=MANAGER) == 2
         assert value_in(after, "holdfast_cluster_takeovers_total", manager=MANAGER) == 1
-        assert 0.3 < (value_in(after, "holdfast_cluster_takeover_seconds_sum") or 0) < 60
-        assert (value_in(after, "holdfast_cluster_heartbeats_missed_total", node="a") or 0) >= 3
+        assert 0 < (value_in(after, "holdfast_cluster_takeover_seconds_sum") or 0) < 60
         assert status["silent"] == ["a"]
         assert status["leads"][MANAGER]["waiting"] == 10
         assert status["links"] == 1
@@ -100,12 +109,3 @@ async def test_a_node_that_hears_nothing_or_cannot_append_is_not_ready_and_is_ag
             return (await http.ask("/readyz")).status == 200
 
         await until(is_ready, "it is ready again")
-
-
-def test_a_node_answers_http_when_it_is_told_to(tmp_path: Path, nats: NatsServer) -> None:
-    port = free_port()
-    cluster = ClusterProcesses(tmp_path, [nats], nodes=("a",), options=("--http", f"127.0.0.1:{port}"))
-    with cluster:
-        wait_until(lambda: f"answering http://127.0.0.1:{port}" in cluster.nodes["a"].log, "it is said where it answers")
-        wait_until(lambda: ask(port, "/readyz").status == 200, "it is ready")
-        assert value_in(ask(port, "/metrics").body, "holdfast_info", node="a", version=holdfast.__version__) == 1

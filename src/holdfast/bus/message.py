@@ -226,6 +226,7 @@ class CopyState(NamedTuple):
     temporary_waiting: dict[str, int] = {}  # noqa: RUF012 - events that wait in temporary destinations, while space is short
     destinations: int = 0  # changes of its destinations so far, counted by this primary
     resigns_to: str = ""  # of a primary that resigns: the start of the node that is to claim
+    is_log_read: bool = False  # `_LOG` has a subscription there
 
 
 class Heartbeat(NamedTuple):
@@ -238,6 +239,8 @@ class Heartbeat(NamedTuple):
     configuration: bytes = b""  # the digest of the essential configuration
     is_drained: bool = False  # it takes no clients, and is nobody's successor
     links: int = 0  # of clients with its client manager
+    settings_version: int = 0  # of the cluster's settings that are in force at this node
+    users_version: int = 0
 
 
 class ViewAsked(NamedTuple):

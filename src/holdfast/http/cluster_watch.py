@@ -100,6 +100,7 @@ class ClusterWatch:
             "cluster_nodes": sum(each["is_heard"] for each in told["nodes"]),
             "cluster_silent_nodes": len(told["silent"]),
             "cluster_is_cut_off": float(told["is_cut_off"]),
+            "cluster_log_dropped_total": node.log.dropped,
         }
 
     def _copies(self) -> list[MessageManager]:

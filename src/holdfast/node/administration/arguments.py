@@ -29,6 +29,8 @@ from holdfast.node.logs.log_line import LogLine
 
 # Lines of a program's log in one request.
 LOG_LINES_MAX = 128
+# The text of a users file.
+CONFIGURATION_LENGTH_MAX = 512 << 10
 Kind = Literal["queue", "topic"]
 ALL = Pattern.glob("**")
 
@@ -300,6 +302,12 @@ class Cluster(Arguments, frozen=True, kw_only=True):
     """The state of the cluster, as the node of this client manager hears it."""
 
 
+class Transactions(Arguments, frozen=True, kw_only=True):
+    """Transactions over several message managers that are in doubt; with an `id`, that one, also when it has ended."""
+
+    id: str = ""
+
+
 class ClusterOrder(Arguments, frozen=True, kw_only=True):
     """An order to the cluster: `manager` and `node` say to which part of it, where the order takes one."""
 
@@ -310,6 +318,18 @@ class ClusterOrder(Arguments, frozen=True, kw_only=True):
     @property
     def touched(self) -> Touched:
         """Everything: it is for those who may manage all destinations."""
+        return Touched("manage", ALL)
+
+
+class ClusterConfigure(Arguments, frozen=True, kw_only=True):
+    """The configuration of the cluster; with a key it is changed first, at all nodes. `users`: the text of a users file."""
+
+    key: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    value: Annotated[str, msgspec.Meta(max_length=CONFIGURATION_LENGTH_MAX)] = ""
+
+    @property
+    def touched(self) -> Touched:
+        """Everything: who may change users may do anything."""
         return Touched("manage", ALL)
 
 
@@ -362,7 +382,9 @@ ACTIONS: Mapping[str, type[Arguments]] = {
     "all_subscriptions": AllSubscriptions,
     "status": Status,
     "cluster": Cluster,
+    "transactions": Transactions,
     "cluster_order": ClusterOrder,
+    "cluster_configure": ClusterConfigure,
     "dead_cursor": DeadCursor,
     "temporary": Temporary,
     "drop_stages": DropStages,

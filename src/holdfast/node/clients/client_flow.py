@@ -75,6 +75,10 @@ class ClientFlow:
             for session in list(senders):
                 self._tell(session, message)
 
+    def is_blocked(self, destination: str) -> bool:
+        found = self._levels.get(destination)
+        return found is not None and found.is_blocked
+
     # --- from sessions -----------------------------------------------------------------------------------------------
 
     def check(self, session: Session, batch: BatchCommand) -> None:

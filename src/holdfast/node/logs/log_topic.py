@@ -54,14 +54,25 @@ LOGGER_LENGTH_MAX = 255
 RECORDS_AT_ONCE = 100
 TEXT_LENGTH_MAX = 4_000
 PAUSE_S = 0.05
+UNANSWERED_PAUSE_S = 1.0
 # How long the last records may take when the server stops.
 LAST_S_MAX = 1.0
 
 
 class LogTopic(logging.Handler):
-    def __init__(self, node: str, channel: Channel, identity: Identity, is_blocked: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        node: str,
+        channel: Channel,
+        identity: Identity,
+        is_blocked: Callable[[], bool],
+        can_append: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """While it cannot append, records gather; the oldest are dropped past a limit."""
         super().__init__(logging.INFO)
-        self.dropped = 0
+        self.dropped_ever = 0
+        self._dropped = 0  # since the last batch
+        self._can_append = can_append
         self._node = node
         self._channel = channel
         self._identity = identity
@@ -83,11 +94,15 @@ class LogTopic(logging.Handler):
             noted = self._noted(record)
             if len(self._records) >= BUFFER_MAX:
                 self._records.popleft()
-                self.dropped += 1
+                self._drop(1)
             self._records.append(noted)
             self._loop.call_soon_threadsafe(self._work_soon)
         except Exception:  # a record that cannot be written down, or a loop that has ended: logging goes on
-            self.dropped += 1
+            self._drop(1)
+
+    def _drop(self, records: int) -> None:
+        self._dropped += records
+        self.dropped_ever += records
 
     def _noted(self, record: logging.LogRecord) -> Noted:
         text = record.getMessage()
@@ -104,7 +119,7 @@ class LogTopic(logging.Handler):
             return False
         for line in lines:
             if len(self._records) >= PROGRAMS_MAX:
-                self.dropped += 1
+                self._drop(1)
                 continue
             known: Properties = {"level": line.level, "logger": line.logger[:LOGGER_LENGTH_MAX], "node": self._node}
             head = Head(type=TYPE, time_us=line.time_us, datacontenttype=TEXT, properties={**known, "program": program})
@@ -138,8 +153,11 @@ class LogTopic(logging.Handler):
     async def _work(self) -> None:
         try:
             while self._records and self._is_listening:
-                await self._append()
-                await asyncio.sleep(PAUSE_S)
+                if self._can_append():
+                    await self._append()
+                    await asyncio.sleep(PAUSE_S)
+                else:
+                    await asyncio.sleep(UNANSWERED_PAUSE_S)
         finally:
             self._working = None
 
@@ -148,10 +166,10 @@ class LogTopic(logging.Handler):
         waiting = [self._records.popleft() for _ in range(min(len(self._records), RECORDS_AT_ONCE))]
         is_short = self._channel.pressure.is_short
         taken = [] if self._is_blocked() else [noted for noted in waiting if noted.is_of_space or not is_short]
-        self.dropped += len(waiting) - len(taken)
+        self._drop(len(waiting) - len(taken))
         if not taken:
             return
-        if self.dropped:
+        if self._dropped:
             taken.insert(0, self._gap())
         if self._ids.left < len(taken):
             self._ids = Counter(self._identity.take_start())
@@ -163,12 +181,12 @@ class LogTopic(logging.Handler):
             sent = command.BatchCommand(LOG, "", 0, time.time_ns() // 1000)
             await self._channel.append(command.encode(sent, made), Purpose.EVENTS)
         except Exception:  # to log it would make one more record to append
-            self.dropped += len(taken)
+            self._drop(len(taken))
 
     def _gap(self) -> Noted:
-        properties: Properties = {"level": "WARNING", "logger": __name__, "node": self._node, "dropped": self.dropped}
-        text = f"{self.dropped} log records were dropped: they came faster than they could be kept"
-        self.dropped = 0
+        properties: Properties = {"level": "WARNING", "logger": __name__, "node": self._node, "dropped": self._dropped}
+        text = f"{self._dropped} log records were dropped: they came faster than they could be kept"
+        self._dropped = 0
         head = Head(type=TYPE, time_us=time.time_ns() // 1000, datacontenttype=TEXT, properties=properties)
         return Noted(encode_head(head), text.encode(), False)
 
@@ -182,7 +200,7 @@ class LogTopic(logging.Handler):
                 await working
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_S_MAX):
-                while self._records and self._is_listening:
+                while self._records and self._is_listening and self._can_append():
                     await self._append()
         self._is_listening = False
         self._records.clear()
