@@ -45,7 +45,7 @@ class Cluster:
     async def start(self, name: str) -> None:
         data = self.folder / name
         data.mkdir(exist_ok=True)
-        node = await ClusterNode.open(data, self.settings, NodeSettings(name=name, session_grace_ms=2_000, start_grace_ms=1_000))
+        node = await ClusterNode.open(data, self.settings, NodeSettings(name=name, session_grace_ms=1_000, start_grace_ms=500))
         self.nodes[name] = RunningNode(node, await tcp.listen("127.0.0.1", 0, node.clients.accept))
 
     async def stop(self, name: str) -> None:

@@ -63,12 +63,14 @@ class LinkDown(NamedTuple):
     """Client manager: the link of the session is lost; deliver nothing more to it until its receivers attach again."""
 
     session: str
+    client_manager: str = ""  # the start of its process: the session may have moved to another since
 
 
 class SessionGone(NamedTuple):
     """Client manager: the session did not come back within its grace; give it up."""
 
     session: str
+    client_manager: str = ""  # as of LinkDown
 
 
 class LinkCongested(NamedTuple):

@@ -26,7 +26,7 @@ from holdfast.destination.stamp import Stamp
 from holdfast.errors import HoldfastError, LinkLost
 from holdfast.event.position import Ranges
 from holdfast.node.administration.actions import with_revision
-from holdfast.node.administration.arguments import Arguments
+from holdfast.node.administration.touched import Arguments
 from holdfast.node.clients.assembly_requests import BegunStages
 from holdfast.node.clients.client_flow import AppliedReceipts
 from holdfast.node.clients.destination_checks import Kind

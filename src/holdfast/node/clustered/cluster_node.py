@@ -41,6 +41,7 @@ from holdfast.node.clustered.configuration.shared_documents import GivenUsers
 from holdfast.node.clustered.heartbeat import Heart
 from holdfast.node.clustered.member import Member
 from holdfast.node.clustered.node_log import NodeLog
+from holdfast.node.clustered.orders.drain import Drain
 from holdfast.node.clustered.orders.heard import Heard
 from holdfast.node.clustered.orders.orders import Orders
 from holdfast.node.clustered.orders.takeover import Takeovers
@@ -108,7 +109,9 @@ class ClusterNode:
         self._roster, self._awaited = Roster(cluster.name, whose.node, cluster.managers), Heard()
         self._heart = Heart(whose, bus.subject, bus, clock, list(self.members.values()), settings.session_grace_ms, self._heard)
         self._heart.links = lambda: self.clients.open_links
-        self._orders = Orders(whose, bus, Takeovers(self.members, self._roster, self._heart, self._awaited, clock))
+        takeovers = Takeovers(self.members, self._roster, self._heart, self._awaited, clock)
+        self._orders = Orders(whose, bus, takeovers, Drain(self.clients, self._heart, self._roster, takeovers))
+        self._has_left = False
         self.clients.tell_cluster = self.tell_cluster
         first, channel = next(iter(channels.items()))
         self.log = NodeLog(settings.name, first, channel, identity, lambda: self.clients.flow.is_blocked(LOG))
@@ -264,13 +267,10 @@ class ClusterNode:
         return "" if is_alone else name, view, NotedChannel(channel, appended)
 
     async def leave(self) -> None:
-        """Hand over what this node leads, if it has not left before."""
-        if self._heart.is_drained:
-            return
-        self._heart.is_drained = True
-        self._heart.tell()
-        for name, why in (await self._orders.takeovers.resign_all()).items():
-            log.warning("message manager %s is left without a planned takeover: %s", name, why)
+        """Have other nodes go on in the place of this one, if it has not left before."""
+        if not self._has_left:
+            self._has_left = True
+            await self._orders.leave()
 
     async def close(self) -> None:
         """Leave the cluster: other copies take over, and clients go to other nodes."""

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 
 from holdfast.bus.message import CopyState
 from holdfast.cluster.candidate import Candidate
+from holdfast.cluster.liveness import SILENCE_MS
 from holdfast.destination import effect
 from holdfast.destination.name import LOG
 from holdfast.errors import HoldfastError
@@ -105,6 +106,7 @@ class Member:
         manager = self.manager
         if manager is None or not manager.is_primary:
             return
+        manager.deliverer.is_silent = lambda client_manager: silent_ms(client_manager) >= SILENCE_MS
         for session in manager.directory.sessions().values():
             if session.client_manager and silent_ms(session.client_manager) >= grace_ms:
                 manager.deliverer.detach_lost(session.name, session.link)

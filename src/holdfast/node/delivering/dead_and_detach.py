@@ -57,10 +57,10 @@ class DeadAndDetach:
         noted = command.InHand(self.epoch, key, holder, ranges.to_bytes())
         await self._channel.append(command.encode(noted), Purpose.UPKEEP)
 
-    def detach_session(self, session: str, seen: Iterable[Returning], unseen: Iterable[Returning]) -> None:
-        """Detach a session that did not come back, and release what it holds."""
+    def detach_session(self, session: str, seen: Iterable[Returning], unseen: Iterable[Returning], link: int) -> None:
+        """Release what a session held that did not come back, and detach it, unless it has come by a later link since."""
         self.release(session, seen, unseen)
-        self._detach(session, 0)
+        self._detach(session, 0, link)
 
     def release(self, session: str, seen: Iterable[Returning], unseen: Iterable[Returning]) -> None:
         """Release the events of a session that is about to be detached. Those its programs were handed (`seen`) count (rule 5).

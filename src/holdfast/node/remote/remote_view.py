@@ -23,6 +23,7 @@ from holdfast.destination.command import BatchCommand
 from holdfast.errors import HoldfastError, TimedOut
 from holdfast.node.message_manager_view import (
     DestinationNews,
+    Holding,
     MessageManagerView,
     RememberedSession,
     Staged,
@@ -167,8 +168,9 @@ class RemoteView(MessageManagerView):
             if found is None:
                 then(None)
                 return
-            receivers, producers = found
-            then(RememberedSession({number: (key, subscription) for number, key, subscription in receivers}, producers))
+            receivers, producers, *rest = found  # a node of before tells no more
+            places = {number: (key, subscription) for number, key, subscription in receivers}
+            then(RememberedSession(places, producers, *rest))
 
         self._ask("recall_session", [session], answered)
 
@@ -178,8 +180,8 @@ class RemoteView(MessageManagerView):
     def list_destinations(self, since: int, then: Callable[[DestinationNews], None]) -> None:
         self._ask("list_destinations", [since], lambda news: then(DestinationNews(*news)))
 
-    def list_holders(self, destination: str, subscription: str, then: Callable[[Sequence[str]], None]) -> None:
-        self._ask("list_holders", [destination, subscription], then)
+    def list_holders(self, destination: str, subscription: str, then: Callable[[Sequence[Holding]], None]) -> None:
+        self._ask("list_holders", [destination, subscription], lambda found: then([Holding(*each) for each in found]))
 
     def prepare_take_over(self, destination: str, subscription: str, session: str, then: Callable[[], None]) -> None:
         self._ask("prepare_take_over", [destination, subscription, session], lambda _: then())
