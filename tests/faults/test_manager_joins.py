@@ -1,4 +1,4 @@
-"""A message manager that joins a cluster has all patterns before it takes a destination (rule 10, B15); over a real NATS server."""
+"""A message manager that joins a cluster has all patterns before it takes a destination (rule 10, B15); over a real NATS."""
 
 from __future__ import annotations
 
