@@ -131,6 +131,9 @@ async def test_the_dead_of_all_managers_are_listed_replayed_and_purged_together(
 
         for event in dead:
             assert (await client.dead.show(event.position, channel=event.channel)).data == event.data
+        with pytest.raises(holdfast.Refused, match="say which is meant"):
+            for event in dead:
+                await client.dead.show(event.position)
         assert await client.dead.replay(selector="true") == 4
         assert await client.dead.list() == [] and [(await client.describe(name))["waiting"] for name in "abcd"] == [1] * 4
 

@@ -109,7 +109,7 @@ async def test_a_session_that_is_given_up_under_the_lock_takes_nothing_back_and_
     async with doubt(is_commit) as made, sibling_of(made.client) as other:
         node, lane = made.node, made.client._opened().lanes.lane("m1")  # type: ignore[union-attr]
         manager = node.managers["m1"]
-        node.clients._give_up(node.clients.managers["m1"], lane.id)
+        node.clients.unclaimed.give_up(node.clients.managers["m1"], lane.id)
         await until(lambda: lane.id not in manager.directory.sessions(), "its session is detached")
         async with other.queue("at-m1").receive() as incoming:
             with pytest.raises(TimedOut):
