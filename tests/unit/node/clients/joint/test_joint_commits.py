@@ -103,6 +103,45 @@ async def test_a_client_that_lost_its_link_before_the_answer_asks_again_and_hear
         assert (waiting(node, "at-m1"), waiting(node, "at-m2")) == (1, 1), "once"
 
 
+def forget_sessions(node: Node) -> None:
+    """Give all sessions up, as if their links were lost for too long, and cut the links that there are."""
+    for session in list(node.clients.sessions.values()):
+        node.clients.forget_session(session)
+        node.clients.unclaimed.give_up(node.clients.managers[session.channel], session.id)
+    for link in list(node.clients.open):
+        link._link.close()
+
+
+async def test_a_client_whose_sessions_were_forgotten_meanwhile_hears_of_its_commit() -> None:
+    async with two_managers() as (node, client):
+        held = hold(node, "m1", command.Decision)
+        committing = asyncio.create_task(sent_to_both(client))
+        await until(lambda: held.held, "all are prepared")
+        lane = client._opened().lanes.lane("m2").id  # type: ignore[union-attr]
+
+        forget_sessions(node)
+        await until(lambda: lane not in node.managers["m2"].directory.sessions(), "its session is detached")
+        held.let_go()
+
+        await committing
+        assert (waiting(node, "at-m1"), waiting(node, "at-m2")) == (1, 1), "once"
+
+
+async def test_a_client_whose_sessions_and_transaction_nobody_knows_any_more_is_not_told_that_nothing_happened() -> None:
+    async with two_managers() as (node, client):
+        held = [hold(node, name, command.Prepare, limit=1) for name in NAMES]
+        committing = asyncio.create_task(sent_to_both(client))
+        await until(lambda: all(each.held for each in held), "it is asked")
+
+        node.clients.joint.stop()
+        node.clients.joint._running.clear()  # another client manager takes its place
+        forget_sessions(node)
+
+        with pytest.raises(LinkLost, match="whether it took effect is not known"):
+            await committing
+        assert waiting(node, "at-m1") + waiting(node, "at-m2") == 0
+
+
 async def test_a_commit_without_an_answer_in_time_may_have_happened_and_what_it_confirms_is_held_until_it_is_known() -> None:
     async with two_managers() as (node, client):
         await client.queue("at-m1").send("to be confirmed")
