@@ -14,6 +14,8 @@ from holdfast.destination.command import Command, Settled
 from holdfast.errors import Blocked, LinkLost, TransactionAborted
 from holdfast.event import position
 from holdfast.event.position import Ranges
+from holdfast.node.clients.joint.joint_commits import JointCommits
+from holdfast.node.clock import SystemClock
 from holdfast.node.node import Node
 from tests.machines import batch_of
 from tests.two_managers import NAMES, hold, is_free, made, two_managers, waiting
@@ -236,5 +238,34 @@ async def test_whatever_step_a_client_manager_dies_after_another_ends_the_transa
             assert directory.backlog(("invoices", "")).waiting == (2 if is_commit else 0)
             assert directory.backlog(("orders", "")).waiting == (0 if is_commit else 1)
             assert not list(directory.assemblies), "no part is left behind"
+    finally:
+        await node.close()
+
+
+async def test_of_many_client_managers_that_hear_of_a_transaction_in_doubt_few_append_anything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = await made()
+    try:
+        decisions: list[bytes] = []
+        target = node.clients.managers["m1"]
+        appended = target.channel.append
+
+        def note(data: bytes, purpose: Purpose) -> object:
+            if command.kind_of(data) == command.Decision.KIND:
+                decisions.append(data)
+            return appended(data, purpose)
+
+        monkeypatch.setattr(target.channel, "append", note)
+        node.clients.joint.stop()
+        others = [JointCommits(node.clients.managers, node.clients.bus, SystemClock(), f"cm-{number}") for number in range(40)]
+        await take(node, 2)
+        decisions.clear()
+
+        await until(lambda: is_free(node), "one of them has ended it")
+        await until(lambda: not any(each._timers for each in others), "the others have seen that")
+        for each in others:
+            each.stop()
+        assert 1 <= len(decisions) <= 10, "those who woke before they heard that it is ended"
     finally:
         await node.close()
