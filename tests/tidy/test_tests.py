@@ -44,6 +44,7 @@ SLEEPS = {
     "tests/faults/test_sessions_killed.py": (1, PACE),
     "tests/faults/test_several_managers_killed.py": (1, MOMENT),
     "tests/faults/test_joint_transactions_killed.py": (1, MOMENT),
+    "tests/faults/test_cluster_joint_transactions.py": (1, MOMENT),
     "tests/faults/test_settled_once_killed.py": (1, "for how long a recipient is away is what is tried"),
     "tests/faults/test_storage_killed.py": (1, REPEATS),
     "tests/faults/test_transactions_killed.py": (5, f"{PACE}; {MOMENT}"),

@@ -4,8 +4,9 @@
 
 The client manager that is asked prepares the transaction at every message manager and decides it at the first. Nobody knows the
 outcome when the link is lost meanwhile. Then it is asked again, by the sessions and assemblies that name it, at whatever client
-manager there is next, and answered with what was decided; also when a session was forgotten. This goes on after the program was
-told LinkLost, so that what it confirms is given back, or is held no more.
+manager there is next, and answered with what was decided. This goes on after the program was told LinkLost, so that what it
+confirms is given back, or is held no more. When a session is forgotten by then, a commit is still told; what is not remembered
+any more stays unknown.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class JointCommit:
         self._connection = parts[0].lane.connection
         # What a session confirms, it confirms as long as it is the same one.
         self._confirming = {each.lane: each.lane.id for each in parts if each.settled}
-        self._was_asked = False
+        self._asked = 0  # so often
         self._deciding: asyncio.Task[None] | None = None
 
     async def commit(self) -> None:
@@ -68,7 +69,7 @@ class JointCommit:
             self._deciding.add_done_callback(lambda done: None if done.cancelled() else heard(done.exception()))
 
     async def _too_late(self) -> HoldfastError:
-        if self._was_asked:
+        if self._asked:
             lost = LinkLost(
                 f"the commit was sent and not answered within {self._timeout:g} s; whether it took effect is not known, "
                 "it is asked again as soon as there is a link"
@@ -122,29 +123,34 @@ class JointCommit:
     async def _ask(self, participants: list[Participant]) -> None:
         while True:
             try:
-                await self._asker().ask(lambda token: self._asked(token, participants), self._timeout)
+                await self._asker().ask(lambda token: self._question(token, participants), self._timeout)
                 return
+            except TransactionAborted as problem:
+                if self._asked == 1 or not problem.fields.get("is_session_gone"):
+                    raise
+                # What became of a session that is gone is not remembered for ever.
+                raise _unknown(problem) from problem
             except (OutcomeUnknown, Unavailable):
                 await asyncio.sleep(ASK_AGAIN_S)
             except Closed as problem:
-                if not self._was_asked:
-                    raise _aborted(problem) from problem
-                raise LinkLost(
-                    f"the commit was sent, and whether it took effect is not known: no answer came, and {problem.sentence}"
-                ) from problem
+                raise (_unknown(problem) if self._asked else _aborted(problem)) from problem
 
     def _asker(self) -> Questions:
         """Any lane will do: one that can ask now."""
         lanes = [each.lane for each in self._parts]
         return next((each for each in lanes if each.is_ready), next((each for each in lanes if not each.is_closed), lanes[0]))
 
-    def _asked(self, token: int, participants: list[Participant]) -> frame.CommitAll:
-        self._was_asked = True
+    def _question(self, token: int, participants: list[Participant]) -> frame.CommitAll:
+        self._asked += 1
         return frame.CommitAll(token, participants)
 
     def _abandon(self) -> None:
         for each in self._parts:
             each.outbox.abandon_later(each.assembly)
+
+
+def _unknown(cause: HoldfastError) -> LinkLost:
+    return LinkLost(f"the commit was sent, and whether it took effect is not known: no answer came, and {cause.sentence}")
 
 
 def _aborted(cause: HoldfastError) -> HoldfastError:

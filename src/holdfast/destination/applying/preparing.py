@@ -140,7 +140,14 @@ def _abort_unknown(state: State, key: Key, reason: str) -> Status:
     outcome = Outcome(reason=reason or UNSAID)
     _let_go(state, key)
     state.transactions.remember(key, outcome)
+    _remember(state, key, outcome)
     return _status(outcome)
+
+
+def _remember(state: State, key: Key, outcome: Outcome) -> None:
+    """Remember the outcome with its session, too: that of one which is here is known, however many others end meanwhile."""
+    if not is_stage(key[0]) and key[0] in state.sessions():
+        state.assemblies.decide(*key, outcome)
 
 
 def _let_go(state: State, key: Key) -> None:
@@ -183,6 +190,7 @@ def _decided_abort(state: State, entry: int, command: commands.Decision) -> Tran
     transaction.outcome = Outcome(reason=command.reason or UNSAID)
     _let_go(state, transaction.key)
     state.transactions.add(transaction)
+    _remember(state, key, transaction.outcome)
     return transaction
 
 
@@ -267,6 +275,7 @@ def _unlocked(state: State, transaction: Transaction) -> Prepared:
 
 def _finished(state: State, transaction: Transaction, outcome: Outcome, prepared: Prepared, effects: Effects) -> Outcome:
     state.transactions.finish(transaction, outcome)
+    _remember(state, transaction.key, outcome)
     for key, _ in prepared.settled:
         end_if_left_behind(state, state.queue(key), effects)
     return outcome

@@ -118,7 +118,7 @@ class ClientManager:
             self._stop_listening.append(bus.listen(subject, partial(self._hear, target)))
             channel.watch_pressure(self._tell_pressure)
         self._opened = 0  # sessions that said no channel
-        self.joint = JointCommits(self.managers, bus, clock)
+        self.joint = JointCommits(self.managers, bus, clock, start)
         self.unclaimed = UnclaimedSessions(self, start)
 
     # --- links and sessions ------------------------------------------------------------------------------------------

@@ -33,21 +33,26 @@ class DoubtWatch:
         self._bus = bus
         self._clock = clock
         self._seen: dict[Name, int] = {}  # since when, in ms
+        self._announced: list[Name] = []  # the last time
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self) -> None:
-        """Check twice a second from now on, while there are transactions in doubt."""
-        if self._timer is None and self._directory.transactions.open:
+        """Check twice a second from now on, while there are transactions in doubt; at once, when one that was announced is ended:
+        others are about to end it, too."""
+        is_new = self._timer is None and bool(self._directory.transactions.open)
+        if is_new or (self._announced and not all(each in self._directory.transactions.open for each in self._announced)):
             self._check()
 
     def _check(self) -> None:
-        self._timer = None
+        self.stop()
         now, seen = self._clock.steady_ms(), self._seen
         self._seen = {key: seen.get(key, now) for key in self._directory.transactions.open}
-        old = (each for each in self._directory.transactions.in_doubt() if self._is_old((each.session, each.assembly), now))
-        announced = [(list(each.participants), list(each.keys)) for each in islice(old, ANNOUNCED_MAX)]
-        if announced:
-            self._bus.publish(CLIENT_MANAGERS, TransactionsInDoubt(self._name, announced))
+        doubtful = (each for each in self._directory.transactions.in_doubt() if self._is_old((each.session, each.assembly), now))
+        old, before = list(islice(doubtful, ANNOUNCED_MAX)), self._announced
+        self._announced = [(each.session, each.assembly) for each in old]
+        if old or before:  # the last time it says that there is none any more
+            told = [(list(each.participants), list(each.keys)) for each in old]
+            self._bus.publish(CLIENT_MANAGERS, TransactionsInDoubt(self._name, told))
         if self._seen:
             self._timer = self._clock.call_later(CHECK_MS, self._check)
 
@@ -57,3 +62,4 @@ class DoubtWatch:
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._timer = None

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from holdfast.destination.command import Attach, Command, Complete, Confirm, Decision, Detach, Final, Part, Prepare, Settled
 from holdfast.destination.directory import Directory
 from holdfast.destination.effect import Answer, Finished, Locked, Placed, Unlocked
+from holdfast.destination.state.assembly import Outcome
 from holdfast.destination.state.cluster import transactions
 from holdfast.errors import Refused
 from holdfast.event import position
@@ -236,3 +237,40 @@ def test_outcomes_outlive_the_session_and_the_oldest_of_many_are_forgotten(monke
     assert manager.ask(Final("ann", "d", TWO, "west", True))[0] == "committed"
     assert isinstance(manager.refusal(Final("ann", "a", TWO, "west", True)), Refused)
     restored(manager)
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_the_outcome_of_a_session_that_is_here_is_known_however_many_others_end_meanwhile(is_commit: bool) -> None:
+    manager, orders, _ = at_work()
+    manager.ask(prepare(orders, parts=0, here="west"))
+    ended = manager.ask(final(is_commit, here="west"))
+    for number in range(transactions.OUTCOMES_MAX):
+        manager.directory.transactions.remember(("another", str(number)), Outcome())
+
+    assert manager.ask(prepare(orders, parts=0, here="west")) == ended
+
+
+KEYS = [("ann", "t"), ("ann-at-west", "9")]
+
+
+def test_what_it_is_called_at_each_participant_is_kept_for_those_who_recover_it() -> None:
+    manager, orders, _ = at_work()
+    manager.ask(replace(prepare(orders, parts=0), keys=KEYS))
+
+    assert [each.keys for each in restored(manager).transactions.in_doubt()] == [tuple(KEYS)]
+
+
+def test_an_abort_of_an_unknown_transaction_keeps_what_it_is_called_at_each_participant() -> None:
+    manager, _, _ = at_work()
+    manager.ask(replace(decision(False), keys=KEYS))
+
+    assert [each.keys for each in restored(manager).transactions.in_doubt()] == [tuple(KEYS)]
+
+
+@pytest.mark.parametrize("keys", [KEYS[:1], KEYS[::-1], [*KEYS, ("more", "1")]])
+def test_a_command_that_calls_it_otherwise_than_here_is_refused(keys: list[tuple[str, str]]) -> None:
+    manager, orders, _ = at_work()
+
+    assert isinstance(manager.refusal(replace(prepare(orders, parts=0), keys=keys)), Refused)
+    assert isinstance(manager.refusal(replace(decision(False), keys=keys)), Refused)
+    assert not list(manager.directory.transactions.in_doubt())

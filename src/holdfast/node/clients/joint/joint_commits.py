@@ -4,12 +4,16 @@
     TransactionsInDoubt of a primary ─────────▶ recover ─▶ JointRun
 
 A transaction that is on its way here is not recovered here; a client that asks again waits for the same outcome. Another client
-manager may be at work on the same one: the first decision in the channel of the first participant counts for both.
+manager may be at work on the same one: the first decision in the channel of the first participant counts for both. Where there
+are many, each waits a while of its own before it recovers one, and leaves it if it is not announced any more: so few of them do
+the work.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import zlib
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -25,11 +29,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("holdfast.joint")
 
+# The whiles of all client managers are spread over this: together with the 3.5 s until all have heard of a transaction it is less
+# than the 5 s in which locks are released.
+SPREAD_MS = 750
+
 
 class JointCommits:
-    def __init__(self, managers: Mapping[str, ManagerLink], bus: Bus, clock: Clock) -> None:
+    def __init__(self, managers: Mapping[str, ManagerLink], bus: Bus, clock: Clock, start: str = "") -> None:
+        """`start` names this client manager among those of a cluster; "" where it is the only one."""
         self._managers = managers
         self._clock = clock
+        self._start = start
+        self._announced: dict[str, set[JointTransaction]] = {}  # asked, but never iterated; by message manager, what it said last
+        self._timers: dict[JointTransaction, asyncio.TimerHandle] = {}
         self._running: dict[JointTransaction, JointRun] = {}
         self._stop_listening = bus.listen(CLIENT_MANAGERS, self._hear)
 
@@ -52,10 +64,23 @@ class JointCommits:
 
     def _hear(self, message: object) -> None:
         if isinstance(message, TransactionsInDoubt):
-            for participants, keys in message.transactions:
-                joint = JointTransaction(tuple(participants), tuple((session, assembly) for session, assembly in keys))
-                if joint not in self._running and all(each in self._managers for each in joint.participants):
-                    self._run(joint, None).tell(partial(self._log, joint))
+            found = [
+                JointTransaction(tuple(participants), tuple((session, assembly) for session, assembly in keys))
+                for participants, keys in message.transactions
+            ]
+            self._announced[message.manager] = set(found)
+            for joint in found:
+                if joint not in self._running and joint not in self._timers:
+                    self._timers[joint] = self._clock.call_later(self._wait_ms(joint), partial(self._recover, joint))
+
+    def _wait_ms(self, joint: JointTransaction) -> int:
+        return zlib.crc32(f"{self._start} {joint.title}".encode()) % SPREAD_MS if self._start else 0
+
+    def _recover(self, joint: JointTransaction) -> None:
+        del self._timers[joint]
+        is_announced = any(joint in each for each in self._announced.values())
+        if is_announced and joint not in self._running and all(each in self._managers for each in joint.participants):
+            self._run(joint, None).tell(partial(self._log, joint))
 
     @staticmethod
     def _log(joint: JointTransaction, outcome: JointOutcome) -> None:
@@ -64,5 +89,7 @@ class JointCommits:
 
     def stop(self) -> None:
         self._stop_listening()
+        for timer in self._timers.values():
+            timer.cancel()
         for run in self._running.values():
             run.stop()

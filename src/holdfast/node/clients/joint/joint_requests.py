@@ -21,7 +21,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from holdfast.destination import command
-from holdfast.destination.applying.preparing import IN_DOUBT
+from holdfast.destination.applying.preparing import IN_DOUBT, SESSION_GONE
 from holdfast.errors import AccessDenied, HoldfastError, NotPublished, OutcomeUnknown, ProtocolError, TransactionAborted
 from holdfast.node.clients import assembly_requests
 from holdfast.node.clients.destination_checks import no_such_channel
@@ -131,4 +131,5 @@ def _aborted(joint: JointTransaction, outcome: JointOutcome) -> HoldfastError:
     return TransactionAborted(
         f"nothing of this transaction happened, at {_where(joint.participants)}: {outcome.reason}; begin a new one",
         assembly=joint.keys[0][1],
+        is_session_gone=SESSION_GONE in outcome.reason,
     )

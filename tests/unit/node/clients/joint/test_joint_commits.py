@@ -14,6 +14,8 @@ from holdfast.destination.command import Command, Settled
 from holdfast.errors import Blocked, LinkLost, TransactionAborted
 from holdfast.event import position
 from holdfast.event.position import Ranges
+from holdfast.node.clients.joint.joint_commits import JointCommits
+from holdfast.node.clock import SystemClock
 from holdfast.node.node import Node
 from tests.machines import batch_of
 from tests.two_managers import NAMES, hold, is_free, made, two_managers, waiting
@@ -101,6 +103,45 @@ async def test_a_client_that_lost_its_link_before_the_answer_asks_again_and_hear
 
         await committing
         assert (waiting(node, "at-m1"), waiting(node, "at-m2")) == (1, 1), "once"
+
+
+def forget_sessions(node: Node) -> None:
+    """Give all sessions up, as if their links were lost for too long, and cut the links that there are."""
+    for session in list(node.clients.sessions.values()):
+        node.clients.forget_session(session)
+        node.clients.unclaimed.give_up(node.clients.managers[session.channel], session.id)
+    for link in list(node.clients.open):
+        link._link.close()
+
+
+async def test_a_client_whose_sessions_were_forgotten_meanwhile_hears_of_its_commit() -> None:
+    async with two_managers() as (node, client):
+        held = hold(node, "m1", command.Decision)
+        committing = asyncio.create_task(sent_to_both(client))
+        await until(lambda: held.held, "all are prepared")
+        lane = client._opened().lanes.lane("m2").id  # type: ignore[union-attr]
+
+        forget_sessions(node)
+        await until(lambda: lane not in node.managers["m2"].directory.sessions(), "its session is detached")
+        held.let_go()
+
+        await committing
+        assert (waiting(node, "at-m1"), waiting(node, "at-m2")) == (1, 1), "once"
+
+
+async def test_a_client_whose_sessions_and_transaction_nobody_knows_any_more_is_not_told_that_nothing_happened() -> None:
+    async with two_managers() as (node, client):
+        held = [hold(node, name, command.Prepare, limit=1) for name in NAMES]
+        committing = asyncio.create_task(sent_to_both(client))
+        await until(lambda: all(each.held for each in held), "it is asked")
+
+        node.clients.joint.stop()
+        node.clients.joint._running.clear()  # another client manager takes its place
+        forget_sessions(node)
+
+        with pytest.raises(LinkLost, match="whether it took effect is not known"):
+            await committing
+        assert waiting(node, "at-m1") + waiting(node, "at-m2") == 0
 
 
 async def test_a_commit_without_an_answer_in_time_may_have_happened_and_what_it_confirms_is_held_until_it_is_known() -> None:
@@ -197,5 +238,34 @@ async def test_whatever_step_a_client_manager_dies_after_another_ends_the_transa
             assert directory.backlog(("invoices", "")).waiting == (2 if is_commit else 0)
             assert directory.backlog(("orders", "")).waiting == (0 if is_commit else 1)
             assert not list(directory.assemblies), "no part is left behind"
+    finally:
+        await node.close()
+
+
+async def test_of_many_client_managers_that_hear_of_a_transaction_in_doubt_few_append_anything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = await made()
+    try:
+        decisions: list[bytes] = []
+        target = node.clients.managers["m1"]
+        appended = target.channel.append
+
+        def note(data: bytes, purpose: Purpose) -> object:
+            if command.kind_of(data) == command.Decision.KIND:
+                decisions.append(data)
+            return appended(data, purpose)
+
+        monkeypatch.setattr(target.channel, "append", note)
+        node.clients.joint.stop()
+        others = [JointCommits(node.clients.managers, node.clients.bus, SystemClock(), f"cm-{number}") for number in range(40)]
+        await take(node, 2)
+        decisions.clear()
+
+        await until(lambda: is_free(node), "one of them has ended it")
+        await until(lambda: not any(each._timers for each in others), "the others have seen that")
+        for each in others:
+            each.stop()
+        assert 1 <= len(decisions) <= 10, "those who woke before they heard that it is ended"
     finally:
         await node.close()
