@@ -143,3 +143,6 @@ async def test_users_that_are_given_online_are_asked_for_at_all_nodes_at_once_an
     said = refused(cluster, "c", "--users", str(other))
     assert "(users bob; digest" in said and "users alice; digest" in said
     assert "argon2" not in said
+
+    told = refused(cluster, "c", "--http", "127.0.0.1:0")
+    assert "give --http-token-file" in told
