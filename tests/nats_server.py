@@ -52,9 +52,8 @@ class NatsServer:
         """`cluster`: more of its configuration. `tls`: it speaks TLS alone, to monitors too, with this certificate."""
         self.name = name
         self._folder = folder
-        self._cluster = cluster
         self._tls = tls
-        self._settings = {"sync_interval": sync_interval, "max_payload": max_payload}
+        self._settings = {"sync_interval": sync_interval, "max_payload": max_payload, "cluster": cluster}
         self._ports = {"nats": -1, "monitoring": -1}
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -110,7 +109,7 @@ class NatsServer:
                 sync_interval: "{self._settings["sync_interval"]}"
                 max_file: 64GB
             }}
-            {self._cluster}
+            {self._settings["cluster"]}
         """
 
     def _wait_for_ports(self, process: subprocess.Popen[bytes]) -> dict[str, int]:

@@ -26,7 +26,8 @@ RULES = '[[access]]\nwho = "alice"\ndestination = "**"\nactions = ["send", "rece
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
     folder = tmp_path_factory.mktemp("configured")
-    with NatsServer(folder / "nats") as nats, ClusterProcesses(folder, [nats]) as running:
+    managers = {"m1": ("a", "b"), "m2": ("b", "a")}
+    with NatsServer(folder / "nats") as nats, ClusterProcesses(folder, [nats], managers=managers) as running:
         yield running
 
 
@@ -39,9 +40,8 @@ def refused(cluster: ClusterProcesses, name: str, *options: str, file: Path | No
     return done.stderr
 
 
-def ask(cluster: ClusterProcesses, command: str, *arguments: str, user: str = "") -> Any:
-    url = cluster.url if not user else cluster.url.replace("//", f"//{user}@")
-    done = run_holdfast("cluster", command, *arguments, "--url", url, "--json")
+def ask(cluster: ClusterProcesses, command: str, *arguments: str) -> Any:
+    done = run_holdfast("cluster", command, *arguments, "--url", cluster.url, "--json")
     assert done.returncode == 0, done.stderr
     return msgspec.json.decode(done.stdout)
 
@@ -82,6 +82,16 @@ async def test_a_change_online_reaches_all_nodes_and_survives_restarts_of_all(cl
         ("b", told["settings_version"], False),
     ]
     assert nodes["silent"] == nodes["different"] == []
+
+
+async def test_new_names_are_placed_by_rules_that_are_given_online(cluster: ClusterProcesses) -> None:
+    async with holdfast.connect(cluster.url, timeout=60) as client, holdfast.connect(cluster.beside, timeout=60) as other:
+        for manager in ("m2", "m1"):
+            told = await client.configure_cluster("placement", f"billing.*={manager}")
+            assert told["not_reached"] == []
+            for number, each in enumerate((client, other)):
+                receipt = await each.queue(f"billing.{manager}-{number}").send(1, timeout=60)
+                assert receipt.channel == manager
 
 
 async def test_a_node_that_was_away_fetches_a_change_and_is_refused_if_it_was_edited_too(cluster: ClusterProcesses) -> None:
@@ -133,3 +143,6 @@ async def test_users_that_are_given_online_are_asked_for_at_all_nodes_at_once_an
     said = refused(cluster, "c", "--users", str(other))
     assert "(users bob; digest" in said and "users alice; digest" in said
     assert "argon2" not in said
+
+    told = refused(cluster, "c", "--http", "127.0.0.1:0")
+    assert "give --http-token-file" in told

@@ -15,11 +15,12 @@ import pytest
 
 import holdfast
 from holdfast.bus.nats.connection import NatsConnection
-from holdfast.errors import BadSetting, Unreachable
+from holdfast.errors import BadSetting, Unavailable, Unreachable
 from tests.certificates import Authority
 from tests.command import run_holdfast
 from tests.nats_server import FORGOTTEN_SOCKETS, NatsServer, forgotten_sockets
 from tests.server_process import ServerProcess
+from tests.waiting import until
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.filterwarnings(FORGOTTEN_SOCKETS)]
 
@@ -90,6 +91,40 @@ async def test_a_node_logs_in_over_tls_and_others_cannot_reach_its_streams(prote
         said = node.log
     assert PASSWORD not in said
     assert "Permissions Violation" not in said
+
+
+@pytest.mark.long
+async def test_a_node_starts_from_its_copy_while_the_bucket_cannot_be_asked_and_joins_later(tmp_path: Path) -> None:
+    whole = 'authorization { users: [ { user: "holdfast", password: "s3cret", permissions: { publish: { %s } } } ] }'
+    allowed, denied = whole % 'allow: ">"', whole % 'deny: "$JS.API.STREAM.*.KV_holdfast-configuration-shop"'
+    authority = Authority(tmp_path / "authority")
+    with NatsServer(tmp_path / "nats", cluster=allowed, tls=authority.issue("127.0.0.1")) as server:
+        file = Protected(server, authority, tmp_path).settings("shop", password="s3cret")
+        options = ("--name", "a", "--cluster", str(file))
+        with ServerProcess(tmp_path / "a", *options) as node:
+            async with holdfast.connect(node.url, timeout=60) as client:
+                await client.configure_cluster("session_grace_ms", "4000")
+            node.stop()
+            server.stop()
+            server.start(cluster=denied)
+
+            node.start()
+            async with holdfast.connect(node.url, timeout=60) as client:
+                await client.queue("orders").send(1, timeout=60)
+                told = await client.cluster_configuration()
+                assert not told["is_joined"]
+                assert (told["settings"]["session_grace_ms"], told["settings_version"]) == (4_000, 2)
+                with pytest.raises(Unavailable, match="cannot be changed now"):
+                    await client.configure_cluster("session_grace_ms", "1000")
+
+                server.stop()
+                server.start(cluster=allowed)
+
+                async def is_joined() -> bool:
+                    return (await client.cluster_configuration(timeout=60))["is_joined"]
+
+                await until(is_joined, "the node has joined")
+                await client.configure_cluster("session_grace_ms", "1000")
 
 
 @pytest.mark.parametrize("wrong", ["password", "ca"])

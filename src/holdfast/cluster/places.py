@@ -76,6 +76,11 @@ class Places(Protocol):
         """The `Delete` of this revision was applied, or refused; `then` is called when that is noted."""
 
 
+def rules_of(placement: Iterable[tuple[str, str]]) -> list[Rule]:
+    """The rules of patterns and managers; BadPattern for a text that is no pattern."""
+    return [Rule(Pattern.glob(pattern), manager) for pattern, manager in placement]
+
+
 def check_rules(rules: Sequence[Rule], managers: Sequence[str]) -> None:
     for rule in rules:
         if rule.manager not in managers:

@@ -89,6 +89,10 @@ class SharedPlaces:
         self._load = dict.fromkeys(self.managers, 0)
         self._chosen: dict[str, str] = {}  # managers of names whose entries are on their way: they count as load
 
+    def use_rules(self, rules: Iterable[Rule]) -> None:
+        """Place new names by these rules from now on."""
+        self._rules = tuple(rules)
+
     def learn(self, name: str, place: Place) -> bool:
         """An entry was read, or put: whether it is news."""
         known = self._places.get(name)

@@ -21,9 +21,9 @@ TOKEN_LENGTH_MIN = 16
 TOKEN_LENGTH_MAX = 1024
 
 
-def check(host: str, token_file: Path | None, security: Security) -> None:
-    """BadSetting for a server that would show itself to those who may not see it."""
-    if security.users is not None and token_file is None:
+def check(host: str, token_file: Path | None, security: Security, *, has_users: bool = False) -> None:
+    """BadSetting for a server that would show itself to those who may not see it. `has_users`: it has those of its cluster."""
+    if (security.users is not None or has_users) and token_file is None:
         raise BadSetting(
             "a server with users shows its figures only to those who have a token; give --http-token-file, or leave out --http"
         )

@@ -17,10 +17,9 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from holdfast.cluster.places import EVERYWHERE, PlaceTable, Rule
+from holdfast.cluster.places import EVERYWHERE, PlaceTable, rules_of
 from holdfast.destination import name
 from holdfast.errors import DiskFailed
-from holdfast.event.pattern import Pattern
 
 log = logging.getLogger("holdfast.places")
 
@@ -29,7 +28,7 @@ FILE = "places"
 
 def open_table(managers: Sequence[str], placement: Iterable[tuple[str, str]], file: Path | None = None) -> PlaceTable:
     """Open the table of these managers; without a file, it is gone with its process. `placement`: patterns and managers."""
-    rules = [Rule(Pattern.glob(pattern), manager) for pattern, manager in placement]
+    rules = rules_of(placement)
     if file is None:
         return PlaceTable(managers, fixed(managers), rules)
     known = _read(file)

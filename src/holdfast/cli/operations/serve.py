@@ -294,6 +294,7 @@ def _show_over_http(address: str, token_file: Path | None, security: Security) -
         from holdfast.cli.output import print_line
 
         try:
+            protection.check(host, token_file, security, has_users=server.node.clients.login is not None)
             endpoint = await Endpoint.open(server.node, data, host, port, token, server.tls, holdfast.__version__)
         except BaseException:
             await server.close()

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from holdfast.bus.nats.nats_bus import NatsBus
 from holdfast.channel.channel import Channel
 from holdfast.channel.jetstream.jetstream_channel import JetStreamChannel
 from holdfast.cluster.missed_beats import MissedBeats
+from holdfast.cluster.places import Rule, rules_of
 from holdfast.destination.name import LOG
 from holdfast.errors import BadSetting, HoldfastError
 from holdfast.event import identifier
@@ -157,7 +159,7 @@ class ClusterNode:
             configuration = await SharedConfiguration.open(
                 data,
                 essential_values(cluster, settings),
-                settings,
+                replace(settings, placement=tuple(cluster.placement)),
                 users,
                 lambda: NatsBucket.open(connection, bucket, replicas, cluster.nats.timeout_s),
                 partial(nodes_that_differ, bus) if is_essential_replaced else None,
@@ -167,11 +169,10 @@ class ClusterNode:
             for name in cluster.managers:
                 channel = channels[name] = await JetStreamChannel.open(f"{cluster.name}-{name}", cluster.nats)
                 opened.push_async_callback(channel.close)
-            places = None
+            settings, places = configuration.settings, None
             if len(cluster.managers) > 1:
-                places = await _open_places(connection, cluster, data)
+                places = await _open_places(connection, cluster, _rules(settings, cluster.managers), data)
                 opened.push_async_callback(places.close)
-            settings = configuration.settings
             node = cls(cluster, settings, identity, bus, channels, places, clock or SystemClock(), configuration)
             opened.pop_all()
         return node
@@ -205,6 +206,8 @@ class ClusterNode:
         self.settings = settings
         self.clients.use_settings(settings)
         self._heart.grace_ms = settings.session_grace_ms
+        if self.places is not None:
+            self.places.use_rules(_rules(settings, self.places.managers))
         for member in self.members.values():
             if member.manager is not None:
                 member.manager.assembly_timeout.use(settings)
@@ -317,11 +320,17 @@ class ClusterNode:
         self._identity.close()
 
 
-async def _open_places(connection: NatsConnection, cluster: ClusterSettings, data: Path) -> PlacesBucket:
+def _rules(settings: NodeSettings, managers: Iterable[str]) -> list[Rule]:
+    """The rules of placement; without those for message managers that are not there any more."""
+    there = set(managers)
+    return [rule for rule in rules_of(settings.placement) if rule.manager in there]
+
+
+async def _open_places(connection: NatsConnection, cluster: ClusterSettings, rules: Iterable[Rule], data: Path) -> PlacesBucket:
     """The table of places, in a bucket of this cluster."""
     name = f"holdfast-places-{cluster.name}"
 
     async def open_bucket() -> NatsBucket:
         return await NatsBucket.open(connection, name, cluster.nats.replicas)
 
-    return await PlacesBucket.open(open_bucket, list(cluster.managers), cluster.rules, data / f"places-{cluster.name}")
+    return await PlacesBucket.open(open_bucket, list(cluster.managers), rules, data / f"places-{cluster.name}")

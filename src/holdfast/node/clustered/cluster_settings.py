@@ -22,9 +22,8 @@ from pathlib import Path
 import msgspec
 
 from holdfast.channel.jetstream.settings import MIB, JetStreamSettings
-from holdfast.cluster.places import Rule, check_rules
+from holdfast.cluster.places import Rule, check_rules, rules_of
 from holdfast.errors import BadPattern, BadSetting
-from holdfast.event.pattern import Pattern
 from holdfast.node.clustered.nats_login import NatsLogin, check_addresses, open_login
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,32}\Z")
@@ -40,7 +39,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rules(self) -> list[Rule]:
-        return [Rule(Pattern.glob(pattern), manager) for pattern, manager in self.placement]
+        return rules_of(self.placement)
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

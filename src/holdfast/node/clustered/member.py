@@ -70,6 +70,7 @@ class Member:
         self._states = CopyStates()
         self._resigns_to = ""  # the start of the node that is to claim
         self._claiming: asyncio.Task[None] | None = None
+        self._is_over = False
         self._running = supervision.start(self._run(), f"{name}: a member")
 
     @property
@@ -127,7 +128,8 @@ class Member:
         self._claiming = None
 
     async def _run(self) -> None:
-        while True:
+        """Follow for ever. What stops a deposed copy may take the cancellation for its own: so it is remembered."""
+        while not self._is_over:
             try:
                 manager = await self._open(self._whose)
             except HoldfastError as problem:
@@ -180,5 +182,6 @@ class Member:
                 await self._claiming
 
     async def stop(self) -> None:
+        self._is_over = True
         self._running.cancel()
         await asyncio.gather(self._running, return_exceptions=True)

@@ -108,6 +108,9 @@ class PlacesBucket(Places):
     def managers(self) -> Sequence[str]:
         return self._table.managers
 
+    def use_rules(self, rules: Iterable[Rule]) -> None:
+        self._table.use_rules(rules)
+
     def find(self, destination: str) -> str | None:
         return self._table.find(destination)
 

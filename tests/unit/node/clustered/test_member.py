@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+
 import pytest
 
 from holdfast.node.clustered import member as member_module
 from tests.members import MANAGER, clustered, now_ms
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 
 async def test_the_first_in_rank_is_primary_and_the_others_follow_it() -> None:
@@ -97,3 +100,23 @@ async def test_a_deposed_primary_that_reads_its_own_claim_again_does_not_lead_by
         await cluster.stop("b")
         await cluster.until_primary("a")
         assert cluster.nodes["a"].led == [1, 3]
+
+
+async def test_a_deposed_primary_ends_also_when_it_is_stopped_while_it_is_thrown_away() -> None:
+    async with clustered("a", "b") as cluster:
+        await cluster.until_primary("a")
+        is_resigning, other = asyncio.Event(), cluster.nodes["b"].member.manager
+
+        async def resign() -> None:
+            """As parts of a primary are stopped: each ends its own task, and takes any cancellation for the one of that task."""
+            is_resigning.set()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+        cluster.nodes["a"].member._resign = resign
+        assert other is not None
+        await other.take_over()
+        await is_resigning.wait()
+
+        async with asyncio.timeout(PATIENCE_S):
+            await cluster.stop("a")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
@@ -25,19 +25,26 @@ from holdfast.node.settings import NodeSettings, parse_size
 ESSENTIAL = ("window",)
 # Fields of NodeSettings that concern one node alone, or that a cluster has elsewhere.
 OWN = (
-    "name", "site", "managers", "placement", "journal", "start_grace_ms", "heartbeat_ms", "vigil_us", "link_bytes_max",
+    "name", "site", "managers", "journal", "start_grace_ms", "heartbeat_ms", "vigil_us", "link_bytes_max",
     "snapshot_bytes",
 )  # fmt: skip
-# Fields of ClusterSettings that concern one node alone; `name` is that of the bucket, so that it cannot differ. Rules of
-# placement may differ while they are changed: whichever node places a name first, all others find it there.
+# Fields of ClusterSettings that concern one node alone; `name` is that of the bucket, so that it cannot differ. The rules of
+# placement are those of NodeSettings, which are acquirable.
 OWN_OF_CLUSTER = ("name", "nats", "placement")
 
 
+def _same(value: Any) -> Any:
+    return value
+
+
 class Acquirable(NamedTuple):
-    """A setting that is changed while the cluster runs: its field of NodeSettings, and how its value is read from text."""
+    """A setting that is changed while the cluster runs: its field of NodeSettings, how its value is read from text, and how the
+    field is made from a value, and a value from the field."""
 
     field: str
     read: Callable[[str, str], Value]
+    kept: Callable[[Value], Any] = _same
+    shown: Callable[[Any], Value] = _same
 
 
 def _number(text: str, key: str) -> int:
@@ -53,6 +60,26 @@ def _truth(text: str, key: str) -> bool:
     return text.lower() == "true"
 
 
+def _rules(text: str, key: str) -> str:
+    """Rules of placement: `billing.*=m2, orders.*=m1`. The first that matches a name counts."""
+    rules = _pairs(text)
+    if not all(pattern and manager for pattern, manager in rules):
+        raise BadSetting(f"{key} {text!r:.80} is no list of rules; write PATTERN=MANAGER, PATTERN=MANAGER", setting=key)
+    return _rules_text(rules)
+
+
+def _pairs(text: Value) -> tuple[tuple[str, str], ...]:
+    parts = (each.strip().rpartition("=") for each in str(text).split(",") if each.strip())
+    return tuple((pattern.strip(), manager.strip()) for pattern, _, manager in parts)
+
+
+def _rules_text(rules: Sequence[tuple[str, str]]) -> str:
+    for pattern, _ in rules:
+        if "," in pattern:
+            raise BadSetting(f"placement: {pattern!r:.40} has a comma, which divides rules; write ? for it", setting="placement")
+    return ", ".join(f"{pattern}={manager}" for pattern, manager in rules)
+
+
 ACQUIRABLE: Mapping[str, Acquirable] = {
     "session_grace_ms": Acquirable("session_grace_ms", _number),
     "create_on_use": Acquirable("is_create_on_first_use", _truth),
@@ -64,8 +91,11 @@ ACQUIRABLE: Mapping[str, Acquirable] = {
     "session_temporaries_max": Acquirable("session_temporaries_max", _number),
     "user_temporaries_max": Acquirable("user_temporaries_max", _number),
     "user_producers_max": Acquirable("user_producers_max", _number),
+    # Nodes may differ for a moment: whichever places a name first, all others find it there.
+    "placement": Acquirable("placement", _rules, _pairs, _rules_text),
 }
 _DEFAULTS = {field.name: getattr(NodeSettings(), field.name) for field in fields(NodeSettings)}
+_RELEASE = {key: each.shown(_DEFAULTS[each.field]) for key, each in ACQUIRABLE.items()}
 
 
 def essential_values(cluster: ClusterSettings, settings: NodeSettings) -> dict[str, Value]:
@@ -83,20 +113,20 @@ def essential_values(cluster: ClusterSettings, settings: NodeSettings) -> dict[s
 
 def given_values(settings: NodeSettings) -> dict[str, Value]:
     """The acquirable settings that a node was given: those that are not as in every release."""
-    return {key: value for key, each in ACQUIRABLE.items() if (value := getattr(settings, each.field)) != _DEFAULTS[each.field]}
+    return {key: value for key, value in all_values(settings).items() if value != _RELEASE[key]}
 
 
 def in_force(settings: NodeSettings, values: Values) -> NodeSettings:
     """The settings of a node, with the acquirable ones as the cluster has them; BadSetting for a value that cannot be."""
     of_release = {each.field: _DEFAULTS[each.field] for each in ACQUIRABLE.values()}
-    given = {ACQUIRABLE[key].field: value for key, value in values.items() if key in ACQUIRABLE}
+    given = {each.field: each.kept(values[key]) for key, each in ACQUIRABLE.items() if key in values}
     changed: dict[str, Any] = {**of_release, **given}
     return replace(settings, **changed)
 
 
 def all_values(settings: NodeSettings) -> dict[str, Value]:
     """Every acquirable setting that is in force."""
-    return {key: getattr(settings, each.field) for key, each in ACQUIRABLE.items()}
+    return {key: each.shown(getattr(settings, each.field)) for key, each in ACQUIRABLE.items()}
 
 
 def read_value(key: str, text: str) -> Value | None:
@@ -121,8 +151,7 @@ def from_text(text: str, where: str) -> dict[str, Value]:
     except tomllib.TOMLDecodeError as problem:
         raise BadSetting(f"{where} is not TOML: {problem}", setting="configuration") from problem
     for key, value in values.items():
-        known = ACQUIRABLE.get(key)
-        kind = type(_DEFAULTS[known.field]) if known is not None else None
+        kind = type(_RELEASE[key]) if key in ACQUIRABLE else None
         if not isinstance(value, str | int | bool) or (kind is not None and type(value) is not kind):
             raise BadSetting(f"{where}: {key} = {value!r:.40} cannot be", setting=key)
     return values

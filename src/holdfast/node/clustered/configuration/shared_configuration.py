@@ -91,7 +91,7 @@ class SharedConfiguration:
         self.digest = bytes.fromhex(digest(self._essential))  # of the essential settings, for heartbeats
         self._file = AcquiredFile(folder / "acquired-essential.toml")
         self._kept = self._file.read()
-        self._settings = SharedSettings(folder, settings)
+        self._settings = SharedSettings(folder, settings, str(essential["managers"]).split(", "))
         self._users = SharedUsers(folder, users)
         self._bucket: Bucket | None = None
         self._joining: asyncio.Task[None] | None = None

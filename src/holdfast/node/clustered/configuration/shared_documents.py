@@ -6,12 +6,14 @@ and what the cluster has.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from holdfast.access import users as access
 from holdfast.access.users import Users
 from holdfast.cluster.configuration import Copy, Document, differences, digest, edited
+from holdfast.cluster.places import check_rules, rules_of
 from holdfast.errors import BadSetting
 from holdfast.node.clustered.configuration.acquired_file import AcquiredFile, acquired
 from holdfast.node.clustered.configuration.setting_kinds import from_text, given_values, in_force, to_text
@@ -56,8 +58,10 @@ def check_size(key: str, text: str) -> None:
 class SharedSettings:
     key = "settings"
 
-    def __init__(self, folder: Path, given: NodeSettings) -> None:
+    def __init__(self, folder: Path, given: NodeSettings, managers: Sequence[str]) -> None:
+        """`managers`: the message managers at which destinations can be placed."""
         self.version = 0
+        self._managers = managers
         self.in_force = given
         self.text = ""
         self._given = given
@@ -75,7 +79,8 @@ class SharedSettings:
 
     def check(self, text: str) -> None:
         check_size(self.key, text)
-        in_force(self._given, from_text(text, "the settings of the cluster"))
+        settings = in_force(self._given, from_text(text, "the settings of the cluster"))
+        check_rules(rules_of(settings.placement), self._managers)
 
     def use_copy(self) -> None:
         copy = self.copy(None)

@@ -73,6 +73,7 @@ def test_a_value_that_cannot_be_is_refused() -> None:
         ("create_on_use", "False", False),
         ("large_max", "1.5G", 3 << 29),
         ("parts_max", "default", None),
+        ("placement", "billing.*=m2,a=b =m1", "billing.*=m2, a=b=m1"),
     ],
 )
 def test_a_value_is_read_from_text(key: str, text: str, value: object) -> None:
@@ -86,6 +87,7 @@ def test_a_value_is_read_from_text(key: str, text: str, value: object) -> None:
         ("session_grace_ms", "soon", "is not a number"),
         ("create_on_use", "1", "is not true or false"),
         ("large_max", "big", "is not a size"),
+        ("placement", "billing.*", "is no list of rules"),
     ],
 )
 def test_a_key_or_value_that_cannot_be_is_refused(key: str, text: str, sentence: str) -> None:
@@ -102,3 +104,12 @@ def test_settings_survive_their_text(values: dict[str, int | bool | str]) -> Non
 def test_a_text_that_is_none_is_refused_with_its_place(text: str) -> None:
     with pytest.raises(BadSetting, match="the file of h1"):
         from_text(text, "the file of h1")
+
+
+def test_rules_of_placement_survive_their_text() -> None:
+    given = NodeSettings(placement=(("billing.*", "m2"), ("a=b", "m1")))
+
+    assert given_values(given) == {"placement": "billing.*=m2, a=b=m1"}
+    assert in_force(NodeSettings(), given_values(given)).placement == given.placement
+    with pytest.raises(BadSetting, match="has a comma"):
+        given_values(NodeSettings(placement=(("a,b", "m1"),)))

@@ -218,6 +218,15 @@ async def test_a_change_that_cannot_be_changes_nothing(cluster: Cluster) -> None
     assert one.settings_version == 1
 
 
+async def test_a_rule_of_placement_for_a_manager_that_is_not_there_is_refused(cluster: Cluster) -> None:
+    one = await cluster.start("a")
+    assert await one.change("placement", "billing.*=m1") == 2
+
+    with pytest.raises(BadSetting, match="there is no manager 'm7'"):
+        await one.change("placement", "billing.*=m7")
+    assert one.settings.placement == (("billing.*", "m1"),)
+
+
 async def test_two_changes_at_once_are_both_there(cluster: Cluster) -> None:
     one = await cluster.start("a")
     real, changed = cluster.bucket.get, list[bool]()
