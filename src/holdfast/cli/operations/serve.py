@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -163,6 +163,14 @@ ClusterFile = Annotated[
     ),
 ]
 
+NodeRole = Annotated[
+    Literal["client-manager", "message-manager", "both"],
+    typer.Option(
+        "--role",
+        help="Of a node of a cluster: serve clients alone, have copies of message managers alone, or both, as its file says.",
+    ),
+]
+
 
 def add_to(app: typer.Typer) -> None:
     app.command(
@@ -209,6 +217,7 @@ def serve(
     actions: ActionsFile = None,
     relay: RelayFile = None,
     cluster: ClusterFile = None,
+    role: NodeRole = "both",
 ) -> None:
     import holdfast
     from holdfast.node.login.security import Security
@@ -218,6 +227,7 @@ def serve(
     host, port = parse_address(listen, "--listen", port_default=PORT_DEFAULT)
     settings = NodeSettings(
         name=name,
+        role=role,
         journal=journal_settings(journal_size, reserve, segment_size),
         is_create_on_first_use=create_on_use,
         session_grace_ms=session_grace_ms,
@@ -230,6 +240,7 @@ def serve(
     _check_rules(actions)
     security = Security(users, tls_certificate, tls_key, tls_client_ca, require_certificate, insecure)
 
+    _check_role(role, {"--cluster": cluster}, {"--actions": actions, "--relay": relay})
     joined = _cluster(cluster, {"--boot-recorder": boot_recorder}) if cluster is not None else None
     show = _show_over_http(http, http_token_file, security) if http is not None else None
 
@@ -247,6 +258,20 @@ def serve(
         _tell_service_manager("STOPPING=1")
 
     holdfast.run(work())
+
+
+def _check_role(role: str, needed: dict[str, object], of_clients: dict[str, object]) -> None:
+    """BadSetting for a role of a server that is alone, and for programs that would be clients of one that takes none."""
+    from holdfast.errors import BadSetting
+
+    if role != "both" and needed["--cluster"] is None:
+        raise BadSetting("--role is for a node of a cluster; name its file with --cluster", setting="role")
+    for option, value in of_clients.items():
+        if role == "message-manager" and value is not None:
+            raise BadSetting(
+                f"{option} runs a client of this node, and --role message-manager takes none; run it beside another node",
+                setting=option.lstrip("-"),
+            )
 
 
 def _cluster(file: Path, alone: dict[str, object]) -> ClusterSettings:
@@ -332,8 +357,9 @@ def _announce(server: Server, host: str) -> None:
     from holdfast.cli.output import print_line
 
     shown = f"[{host}]" if ":" in host else host
-    print_line(f"listening on {shown}:{server.port}")
-    _tell_service_manager(f"READY=1\nSTATUS=listening on {shown}:{server.port}")
+    said = f"listening on {shown}:{server.port}" if server.port else "following its message managers; it takes no clients"
+    print_line(said)
+    _tell_service_manager(f"READY=1\nSTATUS={said}")
 
 
 def _tell_service_manager(state: str) -> None:

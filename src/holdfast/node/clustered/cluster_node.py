@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ from holdfast.node.administration.admin_queue import AdminQueue
 from holdfast.node.administration.arguments import ACTIONS
 from holdfast.node.clients.client_manager import ClientManager
 from holdfast.node.clock import Clock, SystemClock
-from holdfast.node.clustered.cluster_settings import ClusterSettings
+from holdfast.node.clustered.cluster_settings import ClusterSettings, check_role
 from holdfast.node.clustered.heartbeat import Heart
 from holdfast.node.clustered.member import Member
 from holdfast.node.clustered.orders.drain import Drain
@@ -55,6 +55,8 @@ from holdfast.node.remote.view_answers import ViewAnswers
 from holdfast.node.settings import NodeSettings
 
 IDENTITY_FILE = "identity"
+# A node that leaves waits so long for NATS to take its last words.
+FLUSH_S_MAX = 1.0
 
 
 class _Leading(NamedTuple):
@@ -97,7 +99,8 @@ class ClusterNode:
         managers = list(self._views.values())
         self.clients = ClientManager(managers, places, bus, identity, clock, settings, *shared, start=bus.endpoint.start)
         self._roster, self._awaited = Roster(cluster.name, whose.node, cluster.managers), Heard()
-        self._heart = Heart(whose, bus.subject, bus, clock, list(self.members.values()), settings.session_grace_ms, self._heard)
+        subject = "" if settings.role == "message-manager" else bus.subject
+        self._heart = Heart(whose, subject, bus, clock, list(self.members.values()), settings.session_grace_ms, self._heard)
         self._heart.links = lambda: self.clients.open_links
         takeovers = Takeovers(self.members, self._roster, self._heart, self._awaited, clock)
         self._orders = Orders(whose, bus, takeovers, Drain(self.clients, self._heart, self._roster, takeovers))
@@ -111,6 +114,7 @@ class ClusterNode:
         message managers."""
         if not cluster.managers:
             raise BadSetting("a cluster has at least one message manager; name it, with its nodes", setting="managers")
+        check_role(cluster, settings.name, settings.role)
         async with AsyncExitStack() as opened:
             identity = Identity.open(data / IDENTITY_FILE, settings.site)
             opened.callback(identity.close)
@@ -210,6 +214,9 @@ class ClusterNode:
         if not self._has_left:
             self._has_left = True
             await self._orders.leave()
+            with suppress(TimeoutError, HoldfastError):  # that it leaves is heard before its connection ends
+                async with asyncio.timeout(FLUSH_S_MAX):
+                    await self.bus.flush()
 
     async def close(self) -> None:
         """Leave the cluster: other copies take over, and clients go to other nodes."""

@@ -50,8 +50,13 @@ class Roster:
         return sorted({*named, *self._heard})
 
     def _forget_lost(self, now_ms: int) -> None:
-        """Forget nodes that were silent for very long; those that are named in the settings are shown all the same."""
-        self._heard = {name: each for name, each in self._heard.items() if now_ms - each.at_ms < FORGOTTEN_MS}
+        """Forget nodes that were silent for very long, and those that were drained and stopped. Those that the settings name are
+        shown all the same."""
+
+        def is_lost(known: _Heard) -> bool:
+            return now_ms - known.at_ms >= (SILENCE_MS if known.heartbeat.is_drained else FORGOTTEN_MS)
+
+        self._heard = {name: each for name, each in self._heard.items() if not is_lost(each)}
 
     def _is_heard(self, name: str, now_ms: int) -> bool:
         return name in self._heard and now_ms - self._heard[name].at_ms < SILENCE_MS

@@ -101,3 +101,26 @@ def test_a_node_that_was_silent_for_very_long_is_forgotten_unless_it_is_named() 
 
     assert [node["name"] for node in roster.told(FORGOTTEN_MS - 1)["nodes"]] == ["a", "b", "c"]
     assert [node["name"] for node in roster.told(FORGOTTEN_MS)["nodes"]] == ["a", "b"]
+
+
+def test_a_node_that_was_drained_and_stopped_is_forgotten_unless_the_settings_name_it() -> None:
+    roster = _roster()
+    for node in ("a", "b", "c"):
+        roster.heard(_beat(node)._replace(is_drained=node != "a"), 0)
+    assert [(each["name"], each["is_drained"]) for each in roster.told(0)["nodes"]] == [("a", False), ("b", True), ("c", True)]
+
+    roster.heard(_beat("a"), SILENCE_MS)
+    told = roster.told(SILENCE_MS)
+
+    assert [node["name"] for node in told["nodes"]] == ["a", "b"]
+    assert told["silent"] == ["b"]
+
+
+def test_the_other_nodes_that_take_clients_are_those_that_are_heard_and_not_drained() -> None:
+    roster = _roster()
+    for node in ("a", "b", "c", "d", "e"):
+        roster.heard(_beat(node), 0 if node == "e" else 1_000)
+    roster.heard(_beat("c")._replace(is_drained=True), 1_000)
+    roster.heard(_beat("d")._replace(client_manager=""), 1_000)
+
+    assert roster.others_for_clients(1_000) == ["b"]
