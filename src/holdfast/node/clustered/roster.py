@@ -102,15 +102,16 @@ class Roster:
         if name not in self._names():
             raise BadSetting(f"there is no node {name!r:.40}; there are: {', '.join(self._names())}", setting="node")
 
+    def takes_part(self, name: str, now_ms: int) -> bool:
+        """The node is heard, and not drained."""
+        return self._is_heard(name, now_ms) and not self._heard[name].heartbeat.is_drained
+
     def others_for_clients(self, now_ms: int) -> list[str]:
         """The other nodes that take clients now."""
         return [
             name
             for name, known in sorted(self._heard.items())
-            if name != self.own
-            and self._is_heard(name, now_ms)
-            and known.heartbeat.client_manager
-            and not known.heartbeat.is_drained
+            if name != self.own and self.takes_part(name, now_ms) and known.heartbeat.client_manager
         ]
 
     # --- of one message manager --------------------------------------------------------------------------------------
