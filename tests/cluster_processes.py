@@ -39,8 +39,9 @@ class ClusterProcesses:
         text = "".join(f"{name} = {json.dumps(value)}\n" for name, value in lines.items())
         copies = "".join(f"{name} = {json.dumps(list(each))}\n" for name, each in (managers or {"m1": nodes}).items())
         self.file.write_text(f"{text}[managers]\n{copies}")
-        every = ("--cluster", str(self.file), "--session-grace-ms", str(grace_ms), *options)
-        self.nodes = {name: ServerProcess(folder / name, "--name", name, *every) for name in nodes}
+        self.folder = folder
+        self.options = ("--cluster", str(self.file), "--session-grace-ms", str(grace_ms), *options)
+        self.nodes = {name: ServerProcess(folder / name, "--name", name, *self.options) for name in nodes}
 
     def __enter__(self) -> ClusterProcesses:
         for node in self.nodes.values():

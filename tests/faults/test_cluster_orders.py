@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,7 +15,8 @@ import holdfast
 from tests.cluster_processes import ClusterProcesses
 from tests.command import run_holdfast
 from tests.nats_server import NatsServer
-from tests.waiting import until
+from tests.server_process import ServerProcess
+from tests.waiting import until, wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
@@ -186,3 +188,52 @@ async def test_a_drained_node_is_shown_keeps_out_clients_and_is_taken_back(clust
         assert again["is_done"] and not again["is_drained"]
         async with holdfast.connect(cluster.nodes["a"].url, timeout=20) as there:
             await there.queue("upgraded").send("it takes clients")
+
+
+# --- roles ---------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_client_manager_that_is_added_serves_clients_and_has_no_copy(cluster: ClusterProcesses) -> None:
+    with ServerProcess(cluster.folder / "c", "--name", "c", *cluster.options, "--role", "client-manager") as added:
+        async with holdfast.connect(added.url, timeout=30) as client:
+            await client.queue("roles").send("through c")
+
+            async def row() -> Any:
+                return next(each for each in (await client.cluster_status())["nodes"] if each["name"] == "c")
+
+            await until(lambda: _found(row, lambda found: found["links"] == 1), "its link is shown")
+            assert (await row())["copies"] == []
+            async with client.queue("roles").receive() as incoming:
+                assert (await incoming.next(20)).data == "through c"
+        added.stop()  # it leaves, and is forgotten
+
+
+async def _found(row: Any, is_so: Any) -> bool:
+    return bool(is_so(await row()))
+
+
+def test_a_role_that_contradicts_the_file_is_refused_with_what_to_do(cluster: ClusterProcesses, tmp_path: Path) -> None:
+    joined = ("--cluster", str(cluster.file), "--name", "a", "--role", "client-manager")
+    refused = run_holdfast("serve", "--data", str(tmp_path), "--listen", "127.0.0.1:0", *joined)
+    assert refused.returncode == 1
+    assert "node a has a copy of m1 by the cluster's file, and --role client-manager has none" in refused.stderr
+
+
+class NodeWithoutClients(ServerProcess):
+    def _until_started(self) -> None:
+        wait_until(lambda: "following its message managers" in self.log, "it runs")
+
+
+async def test_a_message_manager_alone_leads_and_takes_no_clients(cluster: ClusterProcesses) -> None:
+    async with holdfast.connect(cluster.nodes["b"].url, timeout=30) as client:
+        await until(lambda: _is_whole(client), "all copies are there")
+        await client.cluster_drain("a")
+        await asyncio.to_thread(cluster.nodes["a"].stop)
+        with NodeWithoutClients(cluster.folder / "a", "--name", "a", *cluster.options, "--role", "message-manager") as alone:
+            await until(lambda: _is_whole(client), "its copy is there")
+            assert (await client.cluster_takeover("m1"))["primary"] == "a"
+            await client.queue("roles").send("led by a")
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection("127.0.0.1", alone.port)
+            await client.cluster_takeover("m1")
+        await asyncio.to_thread(cluster.nodes["a"].start)

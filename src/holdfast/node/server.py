@@ -92,7 +92,13 @@ class Served(Protocol):
 
 class Server:
     def __init__(
-        self, node: Served, listener: tcp.Listener, security: Security, tls: ssl.SSLContext | None, data: Path, version: str
+        self,
+        node: Served,
+        listener: tcp.Listener | None,
+        security: Security,
+        tls: ssl.SSLContext | None,
+        data: Path,
+        version: str,
     ) -> None:
         self.node = node
         self._listener = listener
@@ -133,9 +139,11 @@ class Server:
             if cluster is None:
                 node.clients.login = Login(users) if users is not None else None
             security.check(host, has_users=node.clients.login is not None)
-            listener = await tcp.listen(host, port, node.clients.accept, refused=node.clients.refused, tls=tls)
-            node.clients.local = listener.local
-            node.clients.listen = partial(_listen, node.clients, listener, host, listener.port)
+            listener = None
+            if settings.role != "message-manager":
+                listener = await tcp.listen(host, port, node.clients.accept, refused=node.clients.refused, tls=tls)
+                node.clients.local = listener.local
+                node.clients.listen = partial(_listen, node.clients, listener, host, listener.port)
         except OSError as problem:
             await node.close()
             raise Unavailable(
@@ -148,12 +156,12 @@ class Server:
 
     def _described(self) -> str:
         """A line for the log: version, data folder, addresses, and how the server is protected."""
-        pressure = self.node.channel.pressure
+        pressure, addresses = self.node.channel.pressure, [] if self._listener is None else self._listener.addresses
         parts = (
             f"holdfast {self._version} ({self.node.settings.name})",
             f"data in {self._data.absolute()}",
             f"journal {size_text(pressure.used_bytes)} of {size_text(pressure.size_bytes)} used",
-            f"listening on {', '.join(_address_text(each) for each in self._listener.addresses)}",
+            f"listening on {', '.join(_address_text(each) for each in addresses) or 'nothing, for clients'}",
             f"TLS {'on' if self._tls is not None else 'off'}",
             f"users {'on' if self.node.clients.login is not None else 'off'}",
         )
@@ -169,7 +177,8 @@ class Server:
 
     @property
     def port(self) -> int:
-        return self._listener.port
+        """0 for a node that takes no clients."""
+        return 0 if self._listener is None else self._listener.port
 
     def reload(self) -> None:
         """Read the users file and the certificate again, for logins and connections to come."""
@@ -192,7 +201,8 @@ class Server:
         for part in self._beside:
             await part.close()
         await self.node.leave()
-        await self._listener.close()
+        if self._listener is not None:
+            await self._listener.close()
         await self.node.close()
 
 

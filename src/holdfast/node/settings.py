@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Literal
 
 from holdfast.channel.journal.settings import JournalSettings, large_bytes, size_for
 from holdfast.errors import BadSetting
@@ -88,11 +88,16 @@ def _bad_address(text: str, option: str, problem: str) -> BadSetting:
     return BadSetting(sentence, setting=option.lstrip("-"), value=text)
 
 
+Role = Literal["client-manager", "message-manager", "both"]
+
+
 @dataclass(frozen=True)
 class NodeSettings:
     """How one process of message manager and client manager behaves."""
 
     name: str = "holdfast"
+    # Of a node of a cluster: whether it serves clients, has copies of message managers, or both (`cluster_settings.check_role`).
+    role: Role = "both"
     site: int = 0
     # Several message managers in one process, each with a journal of its own, by their names; none: one alone (ADR 22).
     managers: tuple[str, ...] = ()

@@ -28,7 +28,7 @@ class ManagerBus:
         self._older_refused = 0  # frames of older epochs, in the epochs that it led before
         self._endpoint = endpoint
         self._name = name
-        self._epoch = 0
+        self.epoch = 0  # that it leads, or led last
         self._led_here = led_here
         self._led_elsewhere = led_elsewhere
         self._towards = LinkedPeers(endpoint, self._send, client_manager_subject, lambda _: (message_manager_subject(name),))
@@ -57,9 +57,9 @@ class ManagerBus:
 
     def lead(self, epoch: int) -> None:
         """Its claim of this epoch is applied: it is the primary. No epoch is led twice: the numbers of its links begin anew."""
-        assert epoch > self._epoch, f"epoch {epoch} of {self._name} was led before"
+        assert epoch > self.epoch, f"epoch {epoch} of {self._name} was led before"
         self.resign()
-        self._epoch = epoch
+        self.epoch = epoch
         self.links = ManagerSide(self._name, epoch)
         self._stop_listening = self._endpoint.connection.subscribe(self._endpoint.subjects.of_manager(self._name), self._hear)
         self._led_here(self._name, epoch)
@@ -71,7 +71,7 @@ class ManagerBus:
         self._stop_listening()
         self._older_refused += self.links.older_refused
         self.links = None
-        self._led_elsewhere(self._name, self._epoch)
+        self._led_elsewhere(self._name, self.epoch)
 
     def forget(self, client_manager: str, why: str) -> None:
         """Give up the link with a client manager whose receivers were revoked."""

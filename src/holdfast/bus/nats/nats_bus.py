@@ -116,6 +116,9 @@ class NatsBus:
     def _hear_node(self, heartbeat: object) -> None:
         """A primary is found by its heartbeats, also where nobody has told its claim."""
         for copy in heartbeat.copies if isinstance(heartbeat, Heartbeat) else ():
+            led = self._managers.get(copy.manager)
+            if copy.is_primary and led is not None and led.is_leading and copy.epoch > led.epoch:
+                led.resign()  # deposed, and has not read it yet: what it says here is dropped, as what it says elsewhere
             if copy.is_primary and not self.leads(copy.manager):
                 self.learn_epoch(copy.manager, copy.epoch)
 

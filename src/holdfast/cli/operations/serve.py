@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -170,6 +170,13 @@ ReplaceEssential = Annotated[
         help="With --cluster: give the cluster the essential settings of this node's file. Stop all other nodes first.",
     ),
 ]
+NodeRole = Annotated[
+    Literal["client-manager", "message-manager", "both"],
+    typer.Option(
+        "--role",
+        help="Of a node of a cluster: serve clients alone, have copies of message managers alone, or both, as its file says.",
+    ),
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -218,6 +225,7 @@ def serve(
     relay: RelayFile = None,
     cluster: ClusterFile = None,
     replace_essential: ReplaceEssential = False,
+    role: NodeRole = "both",
 ) -> None:
     import holdfast
     from holdfast.errors import BadSetting
@@ -228,6 +236,7 @@ def serve(
     host, port = parse_address(listen, "--listen", port_default=PORT_DEFAULT)
     settings = NodeSettings(
         name=name,
+        role=role,
         journal=journal_settings(journal_size, reserve, segment_size),
         is_create_on_first_use=create_on_use,
         session_grace_ms=session_grace_ms,
@@ -242,6 +251,7 @@ def serve(
 
     if replace_essential and cluster is None:
         raise BadSetting("--replace-essential is for a node of a cluster; give --cluster as well", setting="replace-essential")
+    _check_role(role, {"--cluster": cluster}, {"--actions": actions, "--relay": relay})
     joined = _cluster(cluster, {"--boot-recorder": boot_recorder}) if cluster is not None else None
     show = _show_over_http(http, http_token_file, security) if http is not None else None
 
@@ -260,6 +270,20 @@ def serve(
         _tell_service_manager("STOPPING=1")
 
     holdfast.run(work())
+
+
+def _check_role(role: str, needed: dict[str, object], of_clients: dict[str, object]) -> None:
+    """BadSetting for a role of a server that is alone, and for programs that would be clients of one that takes none."""
+    from holdfast.errors import BadSetting
+
+    if role != "both" and needed["--cluster"] is None:
+        raise BadSetting("--role is for a node of a cluster; name its file with --cluster", setting="role")
+    for option, value in of_clients.items():
+        if role == "message-manager" and value is not None:
+            raise BadSetting(
+                f"{option} runs a client of this node, and --role message-manager takes none; run it beside another node",
+                setting=option.lstrip("-"),
+            )
 
 
 def _cluster(file: Path, alone: dict[str, object]) -> ClusterSettings:
@@ -346,8 +370,9 @@ def _announce(server: Server, host: str) -> None:
     from holdfast.cli.output import print_line
 
     shown = f"[{host}]" if ":" in host else host
-    print_line(f"listening on {shown}:{server.port}")
-    _tell_service_manager(f"READY=1\nSTATUS=listening on {shown}:{server.port}")
+    said = f"listening on {shown}:{server.port}" if server.port else "following its message managers; it takes no clients"
+    print_line(said)
+    _tell_service_manager(f"READY=1\nSTATUS={said}")
 
 
 def _tell_service_manager(state: str) -> None:

@@ -12,10 +12,10 @@ primary is judged in the channel (`member`, ADR 26). The client manager asks the
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Iterable, Mapping
-from contextlib import AsyncExitStack
-from dataclasses import replace
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,7 +39,7 @@ from holdfast.node.administration.arguments import ACTIONS
 from holdfast.node.administration.standing_patterns import subscribe_of
 from holdfast.node.clients.client_manager import ClientManager
 from holdfast.node.clock import Clock, SystemClock
-from holdfast.node.clustered.cluster_settings import ClusterSettings
+from holdfast.node.clustered.cluster_settings import ClusterSettings, check_role
 from holdfast.node.clustered.configuration.configure_order import ConfigureOrder
 from holdfast.node.clustered.configuration.setting_kinds import essential_values
 from holdfast.node.clustered.configuration.shared_configuration import SharedConfiguration, nodes_that_differ
@@ -70,6 +70,8 @@ from holdfast.node.settings import NodeSettings
 log = logging.getLogger("holdfast.server")
 
 IDENTITY_FILE = "identity"
+# A node that leaves waits so long for NATS to take its last words.
+FLUSH_S_MAX = 1.0
 
 
 class _Leading(NamedTuple):
@@ -115,7 +117,8 @@ class ClusterNode:
         managers = list(self._views.values())
         self.clients = ClientManager(managers, places, bus, identity, clock, settings, *shared, start=bus.endpoint.start)
         self._roster, self._awaited = Roster(cluster.name, whose.node, cluster.managers), Heard()
-        self._heart = Heart(whose, bus.subject, bus, clock, list(self.members.values()), settings.session_grace_ms, self._heard)
+        subject = "" if settings.role == "message-manager" else bus.subject
+        self._heart = Heart(whose, subject, bus, clock, list(self.members.values()), settings.session_grace_ms, self._heard)
         self._heart.links = lambda: self.clients.open_links
         takeovers = Takeovers(self.members, self._roster, self._heart, self._awaited, clock)
         self._orders = Orders(whose, bus, takeovers, Drain(self.clients, self._heart, self._roster, takeovers))
@@ -148,6 +151,7 @@ class ClusterNode:
         `is_essential_replaced` the cluster has the essential settings of this node from now on, unless nodes run with others."""
         if not cluster.managers:
             raise BadSetting("a cluster has at least one message manager; name it, with its nodes", setting="managers")
+        check_role(cluster, settings.name, settings.role)
         async with AsyncExitStack() as opened:
             identity = Identity.open(data / IDENTITY_FILE, settings.site)
             opened.callback(identity.close)
@@ -159,7 +163,7 @@ class ClusterNode:
             configuration = await SharedConfiguration.open(
                 data,
                 essential_values(cluster, settings),
-                replace(settings, placement=tuple(cluster.placement)),
+                dataclasses.replace(settings, placement=tuple(cluster.placement)),
                 users,
                 lambda: NatsBucket.open(connection, bucket, replicas, cluster.nats.timeout_s),
                 partial(nodes_that_differ, bus) if is_essential_replaced else None,
@@ -297,6 +301,9 @@ class ClusterNode:
         if not self._has_left:
             self._has_left = True
             await self._orders.leave()
+            with suppress(TimeoutError, HoldfastError):  # that it leaves is heard before its connection ends
+                async with asyncio.timeout(FLUSH_S_MAX):
+                    await self.bus.flush()
 
     async def close(self) -> None:
         """Leave the cluster: other copies take over, and clients go to other nodes."""

@@ -25,6 +25,7 @@ from holdfast.channel.jetstream.settings import MIB, JetStreamSettings
 from holdfast.cluster.places import Rule, check_rules, rules_of
 from holdfast.errors import BadPattern, BadSetting
 from holdfast.node.clustered.nats_login import NatsLogin, check_addresses, open_login
+from holdfast.node.settings import Role
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,32}\Z")
 
@@ -40,6 +41,23 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def rules(self) -> list[Rule]:
         return rules_of(self.placement)
+
+
+def check_role(cluster: ClusterSettings, node: str, role: Role) -> None:
+    """BadSetting for a role that contradicts the copies which the cluster's file gives to the node."""
+    copies = [manager for manager, nodes in cluster.managers.items() if node in nodes]
+    if role == "client-manager" and copies:
+        raise BadSetting(
+            f"node {node} has a copy of {', '.join(copies)} by the cluster's file, and --role client-manager has none; start it "
+            "with --role both, or take it out of [managers]",
+            setting="role",
+        )
+    if role == "message-manager" and not copies:
+        raise BadSetting(
+            f"node {node} has no copy of a message manager by the cluster's file, and --role message-manager serves no clients; "
+            "name it under [managers], or start it with --role client-manager",
+            setting="role",
+        )
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -51,8 +51,13 @@ class Roster:
         return sorted({*named, *self._heard})
 
     def _forget_lost(self, now_ms: int) -> None:
-        """Forget nodes that were silent for very long; those that are named in the settings are shown all the same."""
-        self._heard = {name: each for name, each in self._heard.items() if now_ms - each.at_ms < FORGOTTEN_MS}
+        """Forget nodes that were silent for very long, and those that were drained and stopped. Those that the settings name are
+        shown all the same."""
+
+        def is_lost(known: _Heard) -> bool:
+            return now_ms - known.at_ms >= (SILENCE_MS if known.heartbeat.is_drained else FORGOTTEN_MS)
+
+        self._heard = {name: each for name, each in self._heard.items() if not is_lost(each)}
 
     def _is_heard(self, name: str, now_ms: int) -> bool:
         return name in self._heard and now_ms - self._heard[name].at_ms < SILENCE_MS
@@ -103,15 +108,16 @@ class Roster:
         if name not in self._names():
             raise BadSetting(f"there is no node {name!r:.40}; there are: {', '.join(self._names())}", setting="node")
 
+    def takes_part(self, name: str, now_ms: int) -> bool:
+        """The node is heard, and not drained."""
+        return self._is_heard(name, now_ms) and not self._heard[name].heartbeat.is_drained
+
     def others_for_clients(self, now_ms: int) -> list[str]:
         """The other nodes that take clients now."""
         return [
             name
             for name, known in sorted(self._heard.items())
-            if name != self.own
-            and self._is_heard(name, now_ms)
-            and known.heartbeat.client_manager
-            and not known.heartbeat.is_drained
+            if name != self.own and self.takes_part(name, now_ms) and known.heartbeat.client_manager
         ]
 
     # --- of one message manager --------------------------------------------------------------------------------------

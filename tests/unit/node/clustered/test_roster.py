@@ -113,3 +113,26 @@ def test_nodes_with_another_configuration_are_named() -> None:
 
     assert told["different"] == ["c"]
     assert [(node["settings_version"], node["users_version"]) for node in told["nodes"]] == [(3, 1), (2, 0), (0, 0)]
+
+
+def test_a_node_that_was_drained_and_stopped_is_forgotten_unless_the_settings_name_it() -> None:
+    roster = _roster()
+    for node in ("a", "b", "c"):
+        roster.heard(_beat(node)._replace(is_drained=node != "a"), 0)
+    assert [(each["name"], each["is_drained"]) for each in roster.told(0)["nodes"]] == [("a", False), ("b", True), ("c", True)]
+
+    roster.heard(_beat("a"), SILENCE_MS)
+    told = roster.told(SILENCE_MS)
+
+    assert [node["name"] for node in told["nodes"]] == ["a", "b"]
+    assert told["silent"] == ["b"]
+
+
+def test_the_other_nodes_that_take_clients_are_those_that_are_heard_and_not_drained() -> None:
+    roster = _roster()
+    for node in ("a", "b", "c", "d", "e"):
+        roster.heard(_beat(node), 0 if node == "e" else 1_000)
+    roster.heard(_beat("c")._replace(is_drained=True), 1_000)
+    roster.heard(_beat("d")._replace(client_manager=""), 1_000)
+
+    assert roster.others_for_clients(1_000) == ["b"]

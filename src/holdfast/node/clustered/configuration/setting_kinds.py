@@ -25,7 +25,7 @@ from holdfast.node.settings import NodeSettings, parse_size
 ESSENTIAL = ("window",)
 # Fields of NodeSettings that concern one node alone, or that a cluster has elsewhere.
 OWN = (
-    "name", "site", "managers", "journal", "start_grace_ms", "heartbeat_ms", "vigil_us", "link_bytes_max",
+    "name", "role", "site", "managers", "journal", "start_grace_ms", "heartbeat_ms", "vigil_us", "link_bytes_max",
     "snapshot_bytes",
 )  # fmt: skip
 # Fields of ClusterSettings that concern one node alone; `name` is that of the bucket, so that it cannot differ. The rules of

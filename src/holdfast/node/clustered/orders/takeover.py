@@ -9,6 +9,7 @@ meanwhile: then the next one is invited, and if there is none, nothing has chang
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -73,10 +74,8 @@ class Takeovers:
         if member is None or member.manager is None or not member.is_primary:
             raise Unavailable(f"this node is not primary of {manager} any more; ask again")
         leading = member.manager
-        standings = self._roster.standings(manager, self._clock.steady_ms())
-        order = self._roster.nodes_of(manager)
         tried = []
-        for successor in successors(manager, self._roster.own, leading.directory.epoch, order, standings, to):
+        for successor in await self._successors(manager, leading.directory.epoch, to):
             tried.append(successor.node)
             member.resign_to(successor.start)
             self._heart.tell()
@@ -87,6 +86,23 @@ class Takeovers:
             if not _leads(member, leading):
                 return
         raise Unavailable(f"{', '.join(tried)} did not take {manager} over within {CLAIM_S:g} s; {self._roster.own} goes on")
+
+    async def _successors(self, manager: str, epoch: int, to: str) -> list[Standing]:
+        """Those that can take over. A copy that is just being opened, or has not read the newest claim yet, is waited for."""
+
+        def found() -> list[Standing]:
+            standings = self._roster.standings(manager, self._clock.steady_ms())
+            return successors(manager, self._roster.own, epoch, self._roster.nodes_of(manager), standings, to)
+
+        def is_found() -> bool:
+            with suppress(Unavailable):
+                return bool(found())
+            return False
+
+        others = [node for node in self._roster.nodes_of(manager) if node != self._roster.own and to in ("", node)]
+        if any(self._roster.takes_part(node, self._clock.steady_ms()) for node in others):
+            await self._heard.until(is_found, CLAIM_S)
+        return found()
 
     def _is_decided(self, member: Member, leading: MessageManager, successor: Standing) -> bool:
         """Another node leads, or the successor is gone, and will not."""
