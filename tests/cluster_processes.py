@@ -24,7 +24,9 @@ class ClusterProcesses:
         grace_ms: int = 2_000,
         options: Sequence[str] = (),
         managers: Mapping[str, Sequence[str]] | None = None,
+        hosts: Mapping[str, str] | None = None,
     ) -> None:
+        """`hosts`: the address of each node, where they are not all on this machine."""
         self.file = folder / "cluster.toml"
         self.name = f"test-{secrets.token_hex(4)}"
         lines = {
@@ -40,7 +42,8 @@ class ClusterProcesses:
         copies = "".join(f"{name} = {json.dumps(list(each))}\n" for name, each in (managers or {"m1": nodes}).items())
         self.file.write_text(f"{text}[managers]\n{copies}")
         every = ("--cluster", str(self.file), "--session-grace-ms", str(grace_ms), *options)
-        self.nodes = {name: ServerProcess(folder / name, "--name", name, *every) for name in nodes}
+        where = hosts or dict.fromkeys(nodes, "127.0.0.1")
+        self.nodes = {name: ServerProcess(folder / name, "--name", name, *every, host=where[name]) for name in nodes}
 
     def __enter__(self) -> ClusterProcesses:
         for node in self.nodes.values():
@@ -63,4 +66,4 @@ class ClusterProcesses:
 
 
 def _url(nodes: Iterable[ServerProcess]) -> str:
-    return "holdfast://" + ",".join(f"127.0.0.1:{node.port}" for node in nodes)
+    return "holdfast://" + ",".join(f"{node.host}:{node.port}" for node in nodes)

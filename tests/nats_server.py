@@ -39,9 +39,11 @@ class NatsServer:
     """Starts on entering, ends on leaving. `kill` and `start` again keep the port and what was stored."""
 
     def __init__(
-        self, folder: Path, *, name: str = "only", sync_interval: str = "always", max_payload: str = "2MB", cluster: str = ""
-    ) -> None:
+        self, folder: Path, *, name: str = "only", sync_interval: str = "always", max_payload: str = "2MB", cluster: str = "",
+        host: str = "127.0.0.1",
+    ) -> None:  # fmt: skip
         self.name = name
+        self._host = host
         self._folder = folder
         self._cluster = cluster  # a block of its configuration
         self._settings = {"sync_interval": sync_interval, "max_payload": max_payload}
@@ -57,11 +59,11 @@ class NatsServer:
 
     @property
     def url(self) -> str:
-        return f"nats://127.0.0.1:{self._ports['nats']}"
+        return f"nats://{self._host}:{self._ports['nats']}"
 
     @property
     def monitor(self) -> str:
-        return f"http://127.0.0.1:{self._ports['monitoring']}"
+        return f"http://{self._host}:{self._ports['monitoring']}"
 
     @property
     def store(self) -> Path:
@@ -84,8 +86,8 @@ class NatsServer:
 
     def _configuration(self) -> str:
         return f"""
-            listen: "127.0.0.1:{self._ports["nats"]}"
-            http: "127.0.0.1:{self._ports["monitoring"]}"
+            listen: "{self._host}:{self._ports["nats"]}"
+            http: "{self._host}:{self._ports["monitoring"]}"
             ports_file_dir: "{self._folder}"
             server_name: "{self.name}"
             max_payload: {self._settings["max_payload"]}
