@@ -18,6 +18,10 @@ class NodeDialer:
         self._is_closed_with_client = is_closed_with_client
 
     @property
+    def knows_others(self) -> bool:
+        return False
+
+    @property
     def where(self) -> str:
         return "a node of this test"
 

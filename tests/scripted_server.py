@@ -55,6 +55,10 @@ class ScriptedServer:
         self._heard = asyncio.Event()
 
     @property
+    def knows_others(self) -> bool:
+        return False
+
+    @property
     def where(self) -> str:
         return "the scripted server"
 

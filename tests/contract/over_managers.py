@@ -35,8 +35,6 @@ DIFFERENT = {
 CHANCE = "which manager a name is at, and so the order of events of two names, is chance"
 DIFFERENT_IN_A_CLUSTER = {
     "test_a_wildcard_subscription_is_browsed_and_each_event_says_where_it_was_sent": CHANCE,
-    "test_what_expired_has_no_end_to_its_life_once_it_is_replayed": CHANCE,
-    "test_purging_removes_what_is_named_and_nothing_else": CHANCE,
     "test_a_topic_without_durable_subscriptions_has_nobody_who_counts": CHANCE,
     "test_a_named_wildcard_is_durable_and_remembers_where_each_event_was_sent": CHANCE,
     "test_a_wildcard_receives_from_topics_that_are_there_and_from_those_to_come": CHANCE,

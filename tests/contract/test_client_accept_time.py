@@ -107,7 +107,7 @@ async def test_a_dead_event_was_accepted_when_it_was_sent_and_its_replay_when_it
         await incoming.settled(timeout=10)
 
         (dead,) = [each for each in await client.dead.list() if each.destination == name]
-        await client.dead.replay([dead.position])
+        await client.dead.replay([dead.position], channel=dead.channel)
         replayed = await incoming.next(timeout=10)
 
         assert accepted(dead) == accepted(event) < accepted(replayed)

@@ -161,7 +161,7 @@ async def test_a_replayed_event_is_delivered_once_as_the_same_event_b20(url: str
         await rejected(client, name)
         (dead,) = await dead_of(client, name)
 
-        assert await client.dead.replay([dead.position]) == 1
+        assert await client.dead.replay([dead.position], channel=dead.channel) == 1
 
         async with client.queue(name).receive() as incoming:
             event = await incoming.next(timeout=10)
@@ -172,7 +172,7 @@ async def test_a_replayed_event_is_delivered_once_as_the_same_event_b20(url: str
             await event.confirm()
         assert await dead_of(client, name) == []
         with pytest.raises(NoSuchPosition, match="no dead event waits at position"):
-            await client.dead.replay([dead.position])
+            await client.dead.replay([dead.position], channel=dead.channel)
 
 
 async def test_many_are_replayed_in_their_order_to_another_destination_with_a_selector(url: str, name: str) -> None:
@@ -210,7 +210,7 @@ async def test_what_expired_has_no_end_to_its_life_once_it_is_replayed(url: str,
         async with client.queue(name).receive() as incoming:
             dead = await until_dead(client, name)
 
-            await client.dead.replay([dead.position])
+            await client.dead.replay([dead.position], channel=dead.channel)
 
             event = await incoming.next(timeout=10)
             assert (event.data, event.expires_at_ms) == ("brief", 0)
@@ -222,7 +222,7 @@ async def test_what_was_in_a_queue_that_is_gone_is_replayed_into_a_new_one(url: 
         await client.delete(name, force=True)
 
         (dead,) = await dead_of(client, name)
-        await client.dead.replay([dead.position])
+        await client.dead.replay([dead.position], channel=dead.channel)
 
         async with client.queue(name).receive() as incoming:
             assert (await incoming.next(timeout=10)).data == "left behind"
@@ -233,7 +233,7 @@ async def test_purging_removes_what_is_named_and_nothing_else(url: str, name: st
         await rejected(client, name, 20)
         first, second, *_ = await dead_of(client, name)
 
-        assert await client.dead.purge([first.position, second.position]) == 2
+        assert await client.dead.purge([first.position, second.position], channel=first.channel) == 2
         assert await client.dead.purge(selector=f"of = '{name}' AND n > 9") == 10
 
         assert [event.data["n"] for event in await dead_of(client, name)] == list(range(2, 10))
@@ -244,7 +244,7 @@ async def test_one_dead_event_is_shown_by_its_position(url: str, name: str) -> N
         await rejected(client, name, 20)
         wanted = (await dead_of(client, name))[17]
 
-        event = await client.dead.show(wanted.position)
+        event = await client.dead.show(wanted.position, channel=wanted.channel)
 
         assert (event.data, event.dead) == (wanted.data, wanted.dead)
 

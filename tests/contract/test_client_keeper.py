@@ -189,6 +189,8 @@ async def test_a_session_that_a_process_before_left_is_gone_on_with_and_what_it_
             assert [(each.position, each.deliveries) for each in rest] == [(each, 0) for each in positions[2:]]
             resumed.confirm([(each, each) for each in positions])
             await resumed.settled()
+            with pytest.raises(holdfast.errors.Detached, match="another client goes on with this session"):
+                await incoming.next(timeout=20)
 
 
 async def test_verdicts_and_transactions_of_a_later_process_are_not_taken_for_those_before(url: str, name: str) -> None:

@@ -18,7 +18,7 @@ from holdfast.errors import HoldfastError, NoSuchDestination, NoSuchPosition
 from holdfast.event.position import INDEX_BITS
 from holdfast.node.clock import SystemClock
 from holdfast.node.logs.operator_log import OperatorLog
-from holdfast.node.message_manager_view import MessageManagerView, RememberedSession, Staged
+from holdfast.node.message_manager_view import Holding, MessageManagerView, RememberedSession, Staged
 from holdfast.node.messages.local_view import LocalView
 from holdfast.node.messages.message_manager import MessageManager
 from holdfast.node.remote import remote_view
@@ -165,7 +165,7 @@ async def test_a_session_is_remembered_with_its_receivers_and_producers(viewed: 
 async def test_all_sessions_and_those_that_hold_a_queue_are_listed(viewed: Any) -> None:
     async with viewed as company:
         sessions: list[Set[str]] = []
-        holders: list[Sequence[str]] = []
+        holders: list[Sequence[Holding]] = []
         await company.append(command.OpenProducer("p1", "s1"), command.Attach("s2", 1, QUEUE))
 
         company.view.when_caught_up(lambda: company.view.list_sessions(sessions.append))
@@ -174,7 +174,7 @@ async def test_all_sessions_and_those_that_hold_a_queue_are_listed(viewed: Any) 
         await until(lambda: sessions and len(holders) == 2, "all is told")
 
         assert set(sessions[0]) == {"s1", "s2"}
-        assert [list(each) for each in holders] == [["s2"], []]
+        assert [list(each) for each in holders] == [[Holding("s2", is_away=True)], []]  # nobody has spoken for it
 
 
 async def test_taking_over_is_prepared_before_it_is_answered(viewed: Any) -> None:

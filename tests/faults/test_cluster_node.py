@@ -10,7 +10,7 @@ import pytest
 
 import holdfast
 from tests.nats_server import NatsServer
-from tests.running_cluster import MANAGER, clustered
+from tests.running_cluster import MANAGER, Cluster, clustered
 from tests.waiting import until
 
 pytestmark = pytest.mark.faults
@@ -83,3 +83,52 @@ async def test_a_deposed_primary_follows_again_and_takes_over_again(tmp_path: Pa
 
         async with client.queue("orders").receive() as incoming:
             assert (await incoming.next(timeout=20)).data == 1
+
+
+def _end_links(cluster: Cluster, name: str) -> None:
+    """A node loses its links; its listener takes others, and its client manager goes on."""
+    for link in list(cluster.nodes[name].node.clients.links.values()):
+        link.end(None)
+
+
+async def test_a_session_that_moved_to_another_node_is_not_given_up_by_the_former(tmp_path: Path, nats: NatsServer) -> None:
+    async with (
+        clustered(tmp_path, nats) as cluster,
+        holdfast.connect(cluster.url("a", "b"), timeout=30) as client,
+        client.queue("orders").receive() as incoming,
+    ):
+        at = {name: cluster.nodes[name].node.clients for name in "ab"}
+        former, other = ("a", "b") if at["a"].open_links else ("b", "a")
+        (session,) = at[former].sessions
+        await client.queue("orders").send("held")
+        held = await incoming.next(20)
+
+        _end_links(cluster, former)
+        await until(lambda: session in at[other].links, "the session is at the other node")
+        await until(lambda: session not in at[former].sessions, "its grace at the former one is over")
+        await client.queue("orders").send("after")
+        assert (await incoming.next(20)).data == "after"
+        await held.confirm()
+        leading = cluster.nodes[str(cluster.primary())].node.members[MANAGER].manager
+        assert leading is not None and session in leading.directory.sessions()
+
+        _end_links(cluster, other)
+        await until(lambda: session in at[former].links, "it comes back to the first node, and is known there")
+        await client.queue("orders").send("back")
+        assert [(await incoming.next(20)).data for _ in range(1)] == ["back"]
+        assert (await client.describe("orders"))["receivers"] == 1
+
+
+async def test_a_subscription_in_use_at_another_node_is_not_said_to_be_left(tmp_path: Path, nats: NatsServer) -> None:
+    async with clustered(tmp_path, nats) as cluster:
+        one, two = holdfast.connect(cluster.url("a"), timeout=20), holdfast.connect(cluster.url("b"), timeout=20)
+        async with one as holder, two as other:
+            await holder.subscribe("news", name="only").open()
+            with pytest.raises(holdfast.errors.SubscriptionInUse) as refused:
+                async with other.subscribe("news", name="only"):
+                    pass
+            assert not refused.value.fields.get("is_holder_away")
+
+            await cluster.nodes["a"].listener.close()
+            async with other.subscribe("news", name="only"):  # asked again until the holder is given up
+                pass

@@ -147,3 +147,42 @@ async def test_a_node_that_leads_and_is_stopped_hands_over_first(cluster: Cluste
             await asyncio.to_thread(cluster.nodes[primary].start)
         await until(lambda: _is_whole(client), "it is back")
     load.check()
+
+
+async def test_each_node_is_drained_stopped_and_started_again_under_load(cluster: ClusterProcesses) -> None:
+    """A rolling upgrade: nothing is lost, nothing comes twice, and no program sees an error."""
+    load = Load("upgraded")
+    async with holdfast.connect(cluster.url, timeout=30) as client, load.running(cluster.url):
+        for name, node in cluster.nodes.items():
+            await until(lambda: _is_whole(client), "all copies are there")
+            await load.goes_on()
+            told = await asyncio.to_thread(_run, "drain", name, "--url", cluster.url)
+            assert told == {"node": name, "is_drained": True, "links": 0, "leads": [], "is_done": True}
+            assert await _primary(client) not in (None, name)
+            await load.goes_on()
+            await asyncio.to_thread(node.stop)
+            await load.goes_on()
+            await asyncio.to_thread(node.start)
+    load.check()
+
+
+async def test_a_drained_node_is_shown_keeps_out_clients_and_is_taken_back(cluster: ClusterProcesses) -> None:
+    async with holdfast.connect(cluster.url, timeout=30) as client:
+        await until(lambda: _is_whole(client), "all copies are there")
+        assert (await client.cluster_drain("a"))["is_done"]
+        shown = await asyncio.to_thread(run_holdfast, "cluster", "status", "--url", cluster.url)
+        assert "drained" in shown.stdout
+        with pytest.raises(holdfast.Unavailable):
+            async with holdfast.connect(cluster.nodes["a"].url, timeout=0.5):
+                pass
+        with pytest.raises(holdfast.Unavailable, match="a is drained"):
+            await client.cluster_takeover("m1")
+        with pytest.raises(holdfast.Unavailable, match="no other node takes clients now, so b is not drained"):
+            await client.cluster_drain("b")
+        with pytest.raises(holdfast.Refused, match="there is no node 'z'; there are: a, b"):
+            await client.cluster_drain("z")
+
+        again = await client.cluster_drain("a", undo=True)
+        assert again["is_done"] and not again["is_drained"]
+        async with holdfast.connect(cluster.nodes["a"].url, timeout=20) as there:
+            await there.queue("upgraded").send("it takes clients")

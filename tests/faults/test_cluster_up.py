@@ -27,13 +27,14 @@ def _run(*arguments: str) -> Any:
 async def test_a_cluster_comes_up_outlives_its_primary_and_comes_up_again(tmp_path: Path) -> None:
     data = str(tmp_path / "cluster")
     try:
-        told = _run("up", "--data", data, "--nodes", "2", "--detach")
+        told = _run("up", "--data", data, "--nodes", "2", "--managers", "2", "--detach")
         assert [each["program"] for each in told["programs"]] == ["nats1", "nats2", "nats3", "node1", "node2"]
         async with holdfast.connect(told["url"], timeout=60) as client:
             status = await client.cluster_status()
-            (manager,) = status["managers"]
-            assert status["silent"] == manager["missing"] == []
-            primary, epoch = manager["primary"], manager["epoch"]
+            first, second = status["managers"]
+            assert status["silent"] == first["missing"] == second["missing"] == []
+            assert (first["name"], second["name"]) == ("m1", "m2")
+            primary, epoch = first["primary"], first["epoch"]
             await client.queue("orders").send("before", timeout=60)
 
             os.kill(next(each["pid"] for each in told["programs"] if each["program"] == primary), signal.SIGKILL)
@@ -41,8 +42,8 @@ async def test_a_cluster_comes_up_outlives_its_primary_and_comes_up_again(tmp_pa
 
             async def is_whole_again() -> bool:
                 now = await client.cluster_status()
-                (manager,) = now["managers"]
-                return not now["silent"] and not manager["missing"] and manager["epoch"] > epoch
+                is_whole = not now["silent"] and not any(each["missing"] for each in now["managers"])
+                return is_whole and now["managers"][0]["epoch"] > epoch
 
             await until(is_whole_again, "the dead node is started again, and another is primary")
 

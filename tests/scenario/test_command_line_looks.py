@@ -42,6 +42,23 @@ def test_all_subscriptions_are_listed_and_a_topic_is_shown_with_the_patterns_tha
     assert "archive (1 waiting)" in shown
 
 
+def test_a_queue_that_is_created_beside_subscriptions_that_would_want_a_topic_is_told(holdfast: Holdfast) -> None:
+    for pattern in ("rates.*", "rates.e*", "rates.other.*", ">"):
+        holdfast("subscription", "create", pattern, "audit")
+
+    told = holdfast("destination", "create", "rates.eu")
+    plain = holdfast("destination", "create", "orders-of-rates")
+    for_programs = holdfast("destination", "create", "rates.us", "--json")
+    topic = holdfast("destination", "create", "rates.uk", "--topic", "--json")
+    holdfast("subscription", "delete", ">", "audit", "--force")
+
+    assert told.code == 0 and "subscriptions of 'rates.*', 'rates.e*' receive from topics" in told.out
+    assert "holdfast destination create rates.eu --topic" in told.out
+    assert plain.out.strip() == "created queue 'orders-of-rates'"
+    assert for_programs.json() == [{"name": "rates.us", "kind": "queue", "created": True, "like_topics": ["rates.*"]}]
+    assert topic.json() == [{"name": "rates.uk", "kind": "topic", "created": True}]
+
+
 def test_the_status_is_told_in_words_what_is_asked_for_most_first(holdfast: Holdfast) -> None:
     holdfast("send", "waited-for", "--data", "1")
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from holdfast.node import node as node_module
-from holdfast.node.message_manager_view import RememberedSession
+from holdfast.node.message_manager_view import Holding, RememberedSession
 from holdfast.node.messages.local_view import LocalView
 from holdfast.node.node import Node
 from holdfast.wire.frame import Attach, Failed, OpenSession, SessionOpened
@@ -29,7 +29,7 @@ class LateView(LocalView):
     def list_sessions(self, then: Callable[[Set[str]], None]) -> None:
         super().list_sessions(lambda answer: _later(lambda: then(frozenset(answer))))
 
-    def list_holders(self, destination: str, subscription: str, then: Callable[[Sequence[str]], None]) -> None:
+    def list_holders(self, destination: str, subscription: str, then: Callable[[Sequence[Holding]], None]) -> None:
         super().list_holders(destination, subscription, lambda answer: _later(lambda: then(answer)))
 
     def when_primary(self, then: Callable[[], None]) -> None:
@@ -116,6 +116,6 @@ async def test_sessions_that_did_not_come_back_are_given_up() -> None:
         first.cut()
         del node.clients.sessions[first.session]
 
-        node.clients.give_up_unclaimed("")
+        node.clients.unclaimed.give_up_former("")
 
         await until(lambda: first.session not in node.messages.directory.sessions(), "it is detached")

@@ -28,7 +28,7 @@ async def test_pages_wait_for_their_turn_while_the_link_takes_no_more(tmp_path: 
         writer.write(as_bytes(0, Hello(MAGIC, list(VERSIONS))) + as_bytes(1, OpenSession(1 << 48, "slow")))
         for token in range(1, PAGES + 1):
             writer.write(as_bytes(1, Browse((1 << 48) + token, "q", "", 0, 1 << 16, "", 0, MIB)))
-        links = server.node.clients._open
+        links = server.node.clients.open
         async with asyncio.timeout(20):
             while not any(link._link.is_congested for link in links):
                 await client.status()

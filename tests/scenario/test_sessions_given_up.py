@@ -346,7 +346,7 @@ async def test_a_session_that_is_not_resumable_is_given_up_with_its_link_and_wha
         opened = await passing.ask(OpenSession, "passing", "", False)
         await passing.receive()
         await until_handed(passing, 3)
-        node.clients._timer.cancel()  # nobody looks for sessions that are overdue
+        node.clients.unclaimed.stop()  # nobody looks for sessions that are overdue
         passing.cut()
 
         await other.receive()

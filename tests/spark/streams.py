@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import holdfast.blocking
+from tests.cluster_processes import ClusterProcesses
 from tests.server_process import ServerProcess
 
 STARTS_MAX = 5
@@ -32,7 +33,7 @@ def waiting(server: ServerProcess, topic: str, subscription: str) -> int:
 class Query:
     """A stream into lists: the batches that were written, each with its numbers, by `commit` of a Python function."""
 
-    def __init__(self, spark: SparkSession, server: ServerProcess, checkpoint: Path, **options: str) -> None:
+    def __init__(self, spark: SparkSession, server: ServerProcess | ClusterProcesses, checkpoint: Path, **options: str) -> None:
         self.batches: dict[int, list[int]] = {}
         self.destinations: set[str] = set()
         self.on_batch: Callable[[int], None] = lambda number: None

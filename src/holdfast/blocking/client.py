@@ -109,6 +109,7 @@ class Client(SessionMethods):
     cluster_configuration = waiting_for(AsyncClient.cluster_configuration)
     configure_cluster = waiting_for(AsyncClient.configure_cluster)
     cluster_status = waiting_for(AsyncClient.cluster_status)
+    cluster_drain = waiting_for(AsyncClient.cluster_drain)
     transactions = waiting_for(AsyncClient.transactions)
     cluster_takeover = waiting_for(AsyncClient.cluster_takeover)
     outcomes = waiting_for(AsyncClient.outcomes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
@@ -12,6 +13,7 @@ from holdfast.client.description import (
     ClusterConfiguration,
     ClusterStatus,
     DestinationDescription,
+    Drained,
     Status,
     SubscriptionDescription,
     Takeover,
@@ -29,6 +31,8 @@ from holdfast.wire.frame import Manage
 if TYPE_CHECKING:
     from holdfast.client.connection.session import Session
 
+# How often a node that is drained is looked at.
+DRAIN_LOOK_S = 0.1
 # What `ensure_queue`, `ensure_topic` and `ensure_subscription` found to do.
 Ensured = Literal["created", "changed", "unchanged"]
 
@@ -344,6 +348,22 @@ class Administration(ABC):
         users file. Returns what there is now, and which nodes have it."""
         told: ClusterConfiguration = await self._manage("cluster_configure", timeout, key=key, value=value)
         return told
+
+    async def cluster_drain(self, node: str, *, undo: bool = False, timeout: float | None = None) -> Drained:
+        """Empty a node of a cluster, before it is stopped: its clients link to other nodes, and others lead what it led. Returns
+        when it is empty, or when the time is up, with what is left. `undo` takes it back. Unavailable, and nothing has changed,
+        where no other node takes clients."""
+        deadline = self._opened().connection.deadline(checks.seconds(timeout, self._opened().connection.timeout))
+        loop = self._opened().connection.loop
+        await self._look("cluster_order", timeout, order="undrain" if undo else "drain", node=node)
+        while True:
+            status = await self.cluster_status(timeout=timeout)
+            row = next(each for each in status["nodes"] if each["name"] == node)
+            leads = [manager["name"] for manager in status["managers"] if manager["primary"] == node]
+            is_done = row["is_drained"] != undo and (undo or not (row["links"] or leads))
+            if is_done or not row["is_heard"] or loop.time() >= deadline:
+                return {"node": node, "is_drained": row["is_drained"], "links": row["links"], "leads": leads, "is_done": is_done}
+            await asyncio.sleep(DRAIN_LOOK_S)
 
     async def log_lines(self, program: str, lines: Sequence[LogLine], *, timeout: float | None = None) -> bool:
         """Add lines to the topic `_LOG` of the server, for a program that runs beside it: at most 128 at once, each of 4,000

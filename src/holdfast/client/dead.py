@@ -84,16 +84,26 @@ class DeadEvents:
 
     async def show(self, position: int, *, channel: str = "", timeout: float | None = None) -> BrowsedEvent:
         """One dead event. NoSuchPosition when there is none at this position. Where there are several message managers, each has
-        a position of this number: say the `channel`, or it is looked for in one after the other."""
+        a position of this number: say the `channel` (`event.channel`). Without it, an event that is the only one is found."""
         session = self._opened()
         _check_position(position)
         if session.lanes is None:
             return await self._show_in(session, position, timeout)
-        every = [session.lanes.lane(channel)] if channel else session.lanes.everywhere()
-        for lane in every[:-1]:
+        if channel:
+            return await self._show_in(session.lanes.lane(channel), position, timeout)
+        found = []
+        for lane in session.lanes.everywhere():
             with contextlib.suppress(NoSuchPosition):
-                return await self._show_in(lane, position, timeout)
-        return await self._show_in(every[-1], position, timeout)
+                found.append(await self._show_in(lane, position, timeout))
+        if len(found) > 1:
+            where = ", ".join(event.channel for event in found)
+            raise BadSetting(
+                f"there are dead events at position {position} of {where}; say which is meant, with channel (--channel)",
+                setting="channel",
+            )
+        if not found:
+            raise _no_such_position(position)
+        return found[0]
 
     async def _show_in(self, session: Session, position: int, timeout: float | None) -> BrowsedEvent:
         allowed = checks.seconds(timeout, session.connection.timeout)
@@ -101,15 +111,14 @@ class DeadEvents:
         async with Browser(session, DEAD, "", None, 1, timeout, cursor=cursor) as events:
             event = await events.next()
         if event is None or event.position != position:
-            raise NoSuchPosition(
-                f"no dead event waits at position {position}; `dead.list` shows those that do", position=position
-            )
+            raise _no_such_position(position)
         return event
 
     async def replay(
         self,
         positions: Iterable[int] | None = None,
         *,
+        channel: str = "",
         selector: str | None = None,
         queue: str | None = None,
         code: str | None = None,
@@ -121,18 +130,20 @@ class DeadEvents:
     ) -> int:
         """Send dead events again, to their own destination or to `to`, and remove them. Returns how many.
 
-        Choose them by their positions; by a selector, a queue, a code and a time; or with `everything=True`. An event that is
-        removed by others meanwhile, or whose head cannot be read, is passed over. `progress` is called with the number done.
+        Choose them by their positions, with their `channel` where there are several message managers; by a selector, a queue, a
+        code and a time; or with `everything=True`. An event that is removed by others meanwhile, or whose head cannot be read, is
+        passed over. `progress` is called with the number done.
         """
         if to is not None:
             check_sendable(check_name(to))
-        chosen = self._chosen(positions, selector, DeadFilter.of(queue, code, since), everything, timeout)
+        chosen = self._chosen(positions, channel, selector, DeadFilter.of(queue, code, since), everything, timeout)
         return await _run(lambda lane, done: _Replay(lane, to, done, timeout), progress, chosen)
 
     async def purge(
         self,
         positions: Iterable[int] | None = None,
         *,
+        channel: str = "",
         selector: str | None = None,
         queue: str | None = None,
         code: str | None = None,
@@ -142,12 +153,13 @@ class DeadEvents:
         timeout: float | None = None,
     ) -> int:
         """Throw dead events away for good. Choose them as for `replay`. Returns how many."""
-        chosen = self._chosen(positions, selector, DeadFilter.of(queue, code, since), everything, timeout)
+        chosen = self._chosen(positions, channel, selector, DeadFilter.of(queue, code, since), everything, timeout)
         return await _run(lambda lane, done: _Purge(lane, done, timeout), progress, chosen)
 
     def _chosen(
         self,
         positions: Iterable[int] | None,
+        channel: str,
         selector: str | None,
         wanted: DeadFilter,
         everything: bool,
@@ -167,7 +179,7 @@ class DeadEvents:
         chosen = [positions] if isinstance(positions, int) else builtins.list(positions)
         for position in chosen:
             _check_position(position)
-        return self._at(chosen, timeout)
+        return self._at(chosen, channel, timeout)
 
     async def _matching(
         self, selector: str | None, wanted: DeadFilter, timeout: float | None
@@ -177,9 +189,9 @@ class DeadEvents:
                 if wanted.passes(event):
                     yield event
 
-    async def _at(self, positions: Sequence[int], timeout: float | None) -> AsyncIterator[BrowsedEvent]:
+    async def _at(self, positions: Sequence[int], channel: str, timeout: float | None) -> AsyncIterator[BrowsedEvent]:
         for position in dict.fromkeys(positions):
-            yield await self.show(position, timeout=timeout)
+            yield await self.show(position, channel=channel, timeout=timeout)
 
 
 class _Removing(ABC):
@@ -243,6 +255,10 @@ async def _run(
         for each in by_lane.values():
             await each.detach()
     return total
+
+
+def _no_such_position(position: int) -> NoSuchPosition:
+    return NoSuchPosition(f"no dead event waits at position {position}; `dead.list` shows those that do", position=position)
 
 
 def _check_position(given: object) -> None:

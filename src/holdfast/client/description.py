@@ -193,6 +193,16 @@ class Takeover(TypedDict):
     took_ms: int
 
 
+class Drained(TypedDict):
+    """A node that is drained, or taken back."""
+
+    node: str
+    is_drained: bool
+    links: int  # of clients that are left
+    leads: list[str]  # message managers that it leads still
+    is_done: bool  # it is empty; or, with `undo`, it takes part again
+
+
 class SubscriptionDescription(TypedDict, total=False):
     """A subscription of a topic, or of all topics that match a pattern."""
 

@@ -78,12 +78,14 @@ class SharedPlaces:
         check_rules(self._rules, self.managers)
         self._places: dict[str, Place] = {}
         self._load = dict.fromkeys(self.managers, 0)
+        self._chosen: dict[str, str] = {}  # managers of names whose entries are on their way: they count as load
 
     def learn(self, name: str, place: Place) -> bool:
         """An entry was read, or put: whether it is news."""
         known = self._places.get(name)
         if known is not None and known.revision >= place.revision:
             return False
+        self.forget_choice(name)
         self._count(known, -1)
         self._count(place, 1)
         self._places[name] = place
@@ -116,9 +118,20 @@ class SharedPlaces:
         follows has a revision of its own, so that it is not taken for one that was applied before."""
         found = self._places.get(name)
         if found is None or found.manager not in self._load:
-            chosen = manager or choose(name, self._rules, self._load)
-            return Put(Place(chosen), found.revision if found is not None else 0)
+            return Put(Place(manager or self._choose(name)), found.revision if found is not None else 0)
         return Done(found) if found.state == PLACED and not is_created else Put(Place(found.manager), found.revision)
+
+    def _choose(self, name: str) -> str:
+        chosen = self._chosen.get(name)
+        if chosen is None:
+            chosen = self._chosen[name] = choose(name, self._rules, self._load)
+            self._load[chosen] += 1
+        return chosen
+
+    def forget_choice(self, name: str) -> None:
+        """The entry of a new name is there, or could not be put."""
+        if (chosen := self._chosen.pop(name, None)) is not None:
+            self._load[chosen] -= 1
 
     def deleting(self, name: str) -> Put | None:
         """What begins to delete the destination of this name, for oneself: `Delete` carries the new revision. None where there is

@@ -20,11 +20,19 @@ from holdfast.channel.channel import Buffer
 from holdfast.destination.command import BatchCommand
 
 
+class Holding(NamedTuple):
+    """A session that has a receiver, as the message manager knows it."""
+
+    session: str
+    is_away: bool  # it has lost its link, has not come back to a new primary, or its client manager is silent
+
+
 class RememberedSession(NamedTuple):
     """A session, as the channel remembers it."""
 
     receivers: Mapping[int, tuple[str, str]]  # destination and subscription, by the receiver's number
     producers: Sequence[str]
+    client_manager: str = ""  # the start of the one that it came through last; "" on a single server
 
 
 class TemporaryDestination(NamedTuple):
@@ -82,8 +90,8 @@ class MessageManagerView(Protocol):
     def list_sessions(self, then: Callable[[Set[str]], None]) -> None:
         """Tell the ids of all sessions that the channel remembers."""
 
-    def list_holders(self, destination: str, subscription: str, then: Callable[[Sequence[str]], None]) -> None:
-        """Tell the sessions whose receivers are attached to a subscription, or to a queue with ""."""
+    def list_holders(self, destination: str, subscription: str, then: Callable[[Sequence[Holding]], None]) -> None:
+        """Tell the sessions whose receivers are attached to a subscription, or to a queue with ""; and which are away."""
 
     def prepare_take_over(self, destination: str, subscription: str, session: str, then: Callable[[], None]) -> None:
         """Prepare, when the state is known, that a receiver of this session takes over a subscription: events that the program of

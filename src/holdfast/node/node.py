@@ -77,7 +77,7 @@ class Node:
             if places is not None:
                 each.when_primary(partial(self._reconcile, places, name))
             each.when_primary(partial(self._wait_for_former_sessions, name))
-            each.when_primary(partial(self.clients.give_up_passing, name))
+            each.when_primary(partial(self.clients.unclaimed.give_up_passing, name))
         messages.when_primary(self._listen_to_log)
         messages.when_primary(self._administration.begin)
 
@@ -159,9 +159,9 @@ class Node:
         is replayed. Nobody else gets events that such a session may hold, until it is detached."""
         grace_ms = self.settings.former_grace_ms
         if grace_ms:
-            self._clock.call_later(grace_ms, partial(self.clients.give_up_unclaimed, name))
+            self._clock.call_later(grace_ms, partial(self.clients.unclaimed.give_up_former, name))
         else:
-            self.clients.give_up_unclaimed(name)
+            self.clients.unclaimed.give_up_former(name)
         self._clock.call_later(grace_ms + self.settings.session_grace_ms, partial(self._stop_waiting, name))
 
     def _stop_waiting(self, name: str) -> None:

@@ -135,6 +135,7 @@ class Server:
             security.check(host, has_users=node.clients.login is not None)
             listener = await tcp.listen(host, port, node.clients.accept, refused=node.clients.refused, tls=tls)
             node.clients.local = listener.local
+            node.clients.listen = partial(_listen, node.clients, listener, host, listener.port)
         except OSError as problem:
             await node.close()
             raise Unavailable(
@@ -193,6 +194,15 @@ class Server:
         await self.node.leave()
         await self._listener.close()
         await self.node.close()
+
+
+async def _listen(clients: ClientManager, listener: tcp.Listener, host: str, port: int, is_taking: bool) -> None:
+    """Take links at the same port again, or none."""
+    if is_taking:
+        await listener.start(host, port)
+        clients.local = listener.local
+    else:
+        listener.pause()
 
 
 async def _join(

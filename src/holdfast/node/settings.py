@@ -108,7 +108,7 @@ class NodeSettings:
     heartbeat_ms: int = 5_000
     # Batches a producer may have sent and not receipted; the machines hold as many back (rule 6).
     window: int = 64
-    # After a receipt, poll this long for the sender's next event: lower latency, more CPU. 0: never (`node.clients.busy_wait`).
+    # After a receipt, poll this long for the sender's next event: lower latency, more CPU. 0: never (`node.busy_wait`).
     vigil_us: int = 0
     # Bytes that may wait on one link before the link is ended: its client asks, and does not read the answers. Deliveries stop
     # long before.

@@ -39,6 +39,7 @@ from holdfast.wire.frame import (
     Frame,
     Goodbye,
     Hello,
+    Leave,
     Manage,
     Message,
     OpenProducer,
@@ -87,7 +88,7 @@ _OF_CLIENTS = (
 )  # fmt: skip
 _OF_SERVERS = (
     SessionOpened, Receipted, Deliver, Answered, Failed, ReceiverClosed, PressureChanged, Ping, Pong,
-    Browsed, Fragment, DestinationPressure, SessionSuspended,
+    Browsed, Fragment, DestinationPressure, SessionSuspended, Leave,
 )  # fmt: skip
 
 TABLE: dict[tuple[State, Role], dict[type[Message], State]] = {
@@ -101,7 +102,7 @@ TABLE: dict[tuple[State, Role], dict[type[Message], State]] = {
     (State.ENDED, Role.SERVER): {},
 }
 
-OF_THE_LINK = frozenset((Hello, Welcome, Ping, Pong, Goodbye))
+OF_THE_LINK = frozenset((Hello, Welcome, Ping, Pong, Goodbye, Leave))
 OF_EITHER = frozenset((PressureChanged,))
 
 

@@ -19,7 +19,7 @@ opaque here (a batch command, or batches). A frame longer than the limit of the 
     CloseSession ──────────────────────────────────────▶ Answered
     Goodbye ◀──────────────────────────────────────────▶ Goodbye
                                                          ReceiverClosed, PressureChanged,
-                                                         DestinationPressure, SessionSuspended
+                                                         DestinationPressure, SessionSuspended, Leave
                                                          (without a question)
 
 Every question carries a token, unique in its session; the answer repeats it. Nothing is answered twice.
@@ -53,7 +53,6 @@ from holdfast.wire.message import (
     Goodbye,
     Hello,
     Manage,
-    Message,
     OpenProducer,
     OpenSession,
     Part,
@@ -66,11 +65,10 @@ from holdfast.wire.message import (
     ReceiverClosed,
     Send,
     SessionOpened,
-    SessionSuspended,
     Settle,
     Welcome,
 )
-from holdfast.wire.message_part import Participant, SettledPart, Slice
+from holdfast.wire.message_part import Leave, Message, Participant, SessionSuspended, SettledPart, Slice
 
 Buffer = bytes | memoryview
 
@@ -100,6 +98,7 @@ __all__ = [
     "Fragment",
     "Goodbye",
     "Hello",
+    "Leave",
     "Manage",
     "Message",
     "OpenProducer",
@@ -128,7 +127,7 @@ KINDS: dict[int, type[Message]] = {
         Hello, Welcome, OpenSession, SessionOpened, CloseSession, OpenProducer, Send, Receipted, Attach, Credit,
         Deliver, Settle, DetachReceiver, Manage, Answered, Failed, ReceiverClosed, PressureChanged, Ping, Pong,
         Goodbye, ForgetProducer, Browse, Browsed, Part, Commit, Abandon, ReadFragment, Fragment, DestinationPressure,
-        Publish, SessionSuspended, CommitAll,
+        Publish, SessionSuspended, CommitAll, Leave,
     )
 }  # fmt: skip
 

@@ -5,23 +5,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import msgspec
 
 from holdfast.errors import HoldfastError, by_code
 from holdfast.event.extent import EVERYTHING, Bounds
-from holdfast.wire.message_part import Participant, SettledPart, Slice
+from holdfast.wire.message_part import Message, Participant, SettledPart, Slice
 
 # Lengths of the texts of an error, in characters.
 SENTENCE_LENGTH_MAX = 16_000
 FIELD_LENGTH_MAX = 4_000
-
-
-class Message(msgspec.Struct, array_like=True, frozen=True):
-    """The head of a frame. New fields go last, with a default."""
-
-    KIND: ClassVar[int] = 0
 
 
 class Hello(Message, frozen=True):
@@ -49,7 +43,7 @@ class Welcome(Message, frozen=True):
     now_ms: int = 0  # the server's time, ms since 1970; 0: it does not tell
     incarnation: str = ""  # of its channel: sessions, positions and sequences of another one mean nothing here; "": not told
     has_users: bool = True  # False: it asks nobody who they are. A server that does not tell may have some
-    channels: list[str] = []  # of its message managers; none where there is one alone
+    channels: list[str] = msgspec.field(default_factory=list)  # of its message managers; none where there is one alone
     local: str = ""  # the name of its local socket, for clients on its machine; "": it has none, or asks who they are
     heard_from: str = ""  # the client's address, as the server sees it: another than its own if something is between them
 
@@ -225,7 +219,7 @@ class Failed(Message, frozen=True):
     code: str
     family: str
     sentence: str
-    fields: dict[str, Any] = {}
+    fields: dict[str, Any] = msgspec.field(default_factory=dict)
 
     @classmethod
     def of(cls, token: int, error: HoldfastError) -> Failed:
@@ -333,7 +327,7 @@ class Commit(Message, frozen=True):
     token: int
     assembly: str
     parts: int
-    settled: list[SettledPart] = []
+    settled: list[SettledPart] = msgspec.field(default_factory=list)
 
 
 class CommitAll(Message, frozen=True):
@@ -381,14 +375,7 @@ class Publish(Message, frozen=True):
     scope: str
     number: int
     stages: list[tuple[str, int]]  # name, parts
-    channels: list[str] = []  # of each stage; none: all are in that of the session
-
-
-class SessionSuspended(Message, frozen=True):
-    """The message manager of this session has another primary, which does not know what the session holds: resume it, under a new
-    number. What was said to it and is not answered may have been done."""
-
-    KIND = 32
+    channels: list[str] = msgspec.field(default_factory=list)  # of each stage; none: all are in that of the session
 
 
 class DestinationPressure(Message, frozen=True):

@@ -3,11 +3,36 @@
 Deliver    a Slice for each run of events; a Death for each time one of them died
 Commit     a SettledPart for each receiver
 CommitAll  a Participant for each message manager
+
+Beside them what every message is, and the two by which a server has its clients go on elsewhere.
 """
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
+
+
+class Message(msgspec.Struct, array_like=True, frozen=True):
+    """The head of a frame. New fields go last, with a default."""
+
+    KIND: ClassVar[int] = 0
+
+
+class SessionSuspended(Message, frozen=True):
+    """The message manager of this session has another primary, which does not know what the session holds: resume it, under a new
+    number. What was said to it and is not answered may have been done."""
+
+    KIND = 32
+
+
+class Leave(Message, frozen=True):
+    """Link to another host: ask nothing more here, wait for what was asked, then end this link. A wish is passed over by a client
+    that knows no other host."""
+
+    KIND = 36
+    is_wish: bool = False
 
 
 class Death(msgspec.Struct, array_like=True, frozen=True):

@@ -171,11 +171,15 @@ class Listener:
             self.local, listening = made
             self._local_server = await self._loop.create_unix_server(lambda: _IncomingLink(self), sock=listening)
 
-    async def close(self) -> None:
-        """Take no more connections and close all links, each after it has sent what waits."""
+    def pause(self) -> None:
+        """Take no more connections; the links go on. `start` takes them again."""
         for server in (self._server, self._local_server):
             if server is not None:
                 server.close()
+
+    async def close(self) -> None:
+        """Take no more connections and close all links, each after it has sent what waits."""
+        self.pause()
         if self._sweep is not None:
             self._sweep.cancel()
         for link in list(self._links):

@@ -54,6 +54,17 @@ def test_a_new_name_goes_where_a_rule_says_or_to_the_manager_with_the_fewest_tha
     assert (places.at("m1"), places.at("m2")) == (["a", "b"], ["c"])
 
 
+def test_what_is_on_its_way_counts_as_load_until_it_is_there_or_could_not_be() -> None:
+    places = table()
+
+    assert [places.reserving(name) for name in "abcb"] == [Put(Place(each), 0) for each in ("m1", "m2", "m1", "m2")]
+    places.learn("a", Place("m1", revision=1))
+    places.learn("b", Place("m2", revision=2))
+    places.forget_choice("c")
+
+    assert places.reserving("d") == Put(Place("m1"), 0)
+
+
 def test_a_rule_for_a_manager_that_is_not_there_is_refused() -> None:
     with pytest.raises(BadSetting, match="there is no manager 'm9'"):
         table(Rule(Pattern.glob("a"), "m9"))

@@ -30,6 +30,7 @@ from holdfast.wire.frame import (
     Frame,
     Goodbye,
     Hello,
+    Leave,
     Manage,
     Message,
     OpenProducer,
@@ -60,6 +61,7 @@ EXAMPLES: list[Message] = [
     Publish(1, "q", 0, [("s", 1)]),
     DestinationPressure("q", True),
     SessionSuspended(),
+    Leave(),
     CommitAll(1, []),
 ]  # fmt: skip
 BOTH: set[type[Message]] = {Ping, Pong, Goodbye}
@@ -69,7 +71,7 @@ OF_CLIENT: set[type[Message]] = BOTH | {
 }  # fmt: skip
 OF_SERVER: set[type[Message]] = BOTH | {
     SessionOpened, Receipted, Deliver, Answered, Failed, ReceiverClosed, PressureChanged, Browsed, Fragment, DestinationPressure,
-    SessionSuspended,
+    SessionSuspended, Leave,
 }  # fmt: skip
 ALLOWED: dict[tuple[State, Role], set[type[Message]]] = {
     (State.SILENT, Role.CLIENT): {Hello, Goodbye},

@@ -37,7 +37,8 @@ BEHIND_S = 5.0
 RUN_ENTRIES_MAX = 1_000
 RUN_BYTES_MAX = 4 << 20
 
-_WRONG_REVISION = 10071
+# The second is said while the change of another is being stored.
+_WRONG_REVISION = (10071, 10164)
 _OTHER_SETTINGS = 10058
 _NO_MESSAGE = 10037
 
@@ -132,7 +133,7 @@ class NatsBucket:
                 reply = self._read(answer)
                 if reply.error is None:
                     return reply.seq
-                if reply.error.err_code != _WRONG_REVISION:
+                if reply.error.err_code not in _WRONG_REVISION:
                     raise self._refused(f"setting {key}", reply.error)
                 return await self._own(key, value, after) if is_sent else None
             if asyncio.get_running_loop().time() > deadline:

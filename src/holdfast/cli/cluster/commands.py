@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli import help_text
-from holdfast.cli.cluster import configure, nodes, takeover
+from holdfast.cli.cluster import configure, drain, nodes, takeover
 from holdfast.cli.cluster.cluster_options import Of, url_of
 from holdfast.cli.options import URL_DEFAULT, Json, Timeout, Url, expanded
 
@@ -20,7 +20,7 @@ DATA_DEFAULT = Path("cluster")
 # Nodes stop in 15 s at most, and NATS servers after them.
 DOWN_S_MAX = 60.0
 COPY_COLUMNS = ("manager", "node", "role", "epoch", "applied", "lag")
-NODE_COLUMNS = ("node", "state", "copies")
+NODE_COLUMNS = ("node", "state", "copies", "links")
 
 Data = Annotated[
     Path,
@@ -213,7 +213,8 @@ def _show_status(told: ClusterStatus) -> None:
     nodes = [
         {
             "node": node["name"],
-            "state": _state(node["silent_ms"], node["is_heard"]),
+            "state": _state(node["silent_ms"], node["is_heard"], node["is_drained"]),
+            "links": node["links"],
             "copies": ", ".join(node["copies"]) or "none",
         }
         for node in told["nodes"]
@@ -236,15 +237,16 @@ def _role(is_primary: bool, is_heard: bool) -> str:
     return "primary" if is_primary else "backup"
 
 
-def _state(silent_ms: int | None, is_heard: bool) -> str:
+def _state(silent_ms: int | None, is_heard: bool, is_drained: bool) -> str:
     if is_heard:
-        return "there"
+        return "drained" if is_drained else "there"
     return "never heard" if silent_ms is None else f"silent for {silent_ms / 1000:.1f} s"
 
 
 takeover.add_to(group)
 configure.add_to(group)
 nodes.add_to(group)
+drain.add_to(group)
 
 
 @group.command(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from holdfast.client.client import Client
     from holdfast.client.reading.browser import BrowsedEvent
 
+CHANNEL = "channel"
 COLUMNS = ("position", "destination", "subscription", "code", "reason", "deliveries", "when", "type", "data")
 # Characters of a reason, and of data, in a table; `dead show` has all of it.
 REASON_LENGTH_SHOWN = 60
@@ -21,6 +22,14 @@ DATA_LENGTH_SHOWN = 40
 
 Positions = Annotated[
     list[int] | None, typer.Argument(metavar="[POSITION]...", help="Positions of events, as `dead list` shows them.")
+]
+Channel = Annotated[
+    str,
+    typer.Option(
+        "--channel",
+        metavar="NAME",
+        help="The message manager of these positions, where there are several, as `dead list` shows it.",
+    ),
 ]
 Queue = Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Only those that this queue or topic gave up.")]
 Code = Annotated[
@@ -70,7 +79,8 @@ def list_(
         return client.dead.list(selector=selector, queue=queue, code=code, since=since, limit=count)
 
     events = ask(url, timeout, work)
-    show_rows([as_cloud_event(event) if json else _row(event) for event in events], COLUMNS, as_json=json)
+    columns = (CHANNEL, *COLUMNS) if any(event.channel for event in events) else COLUMNS
+    show_rows([as_cloud_event(event) if json else _row(event) for event in events], columns, as_json=json)
 
 
 @group.command(
@@ -84,21 +94,22 @@ def show_(
     position: Annotated[
         int | None, typer.Argument(metavar="[POSITION]", help="The position of an event, as `dead list` shows it.")
     ] = None,
+    channel: Channel = "",
     url: Url = URL_DEFAULT,
     timeout: Timeout = None,
     json: Json = False,
 ) -> None:
     from holdfast.cli.output import as_cloud_event, show
 
-    shown = as_cloud_event(ask(url, timeout, lambda client: _one(client, position)))
+    shown = as_cloud_event(ask(url, timeout, lambda client: _one(client, position, channel)))
     show(shown if json else {**shown, "position": str(shown["position"])}, as_json=json)
 
 
-async def _one(client: Client, position: int | None) -> BrowsedEvent:
+async def _one(client: Client, position: int | None, channel: str) -> BrowsedEvent:
     from holdfast.errors import NoSuchPosition
 
     if position is not None:
-        return await client.dead.show(position)
+        return await client.dead.show(position, channel=channel)
     for event in await client.dead.list(limit=1):
         return event
     raise NoSuchPosition("there are no dead events; every accepted event was delivered, or waits")
@@ -117,6 +128,7 @@ async def _one(client: Client, position: int | None) -> BrowsedEvent:
 )
 def replay(
     positions: Positions = None,
+    channel: Channel = "",
     all_: All = False,
     selector: Selector = None,
     queue: Queue = None,
@@ -132,6 +144,7 @@ def replay(
     def work(client: Client) -> Any:
         return client.dead.replay(
             positions or None,
+            channel=channel,
             selector=selector,
             queue=queue,
             code=code,
@@ -158,6 +171,7 @@ def replay(
 )
 def purge(
     positions: Positions = None,
+    channel: Channel = "",
     all_: All = False,
     selector: Selector = None,
     queue: Queue = None,
@@ -172,6 +186,7 @@ def purge(
     def work(client: Client) -> Any:
         return client.dead.purge(
             positions or None,
+            channel=channel,
             selector=selector,
             queue=queue,
             code=code,
@@ -197,6 +212,7 @@ def _row(event: BrowsedEvent) -> dict[str, Any]:
     death = event.dead[-1]
     reason = death.reason.partition("\n")[0]
     return {
+        CHANNEL: event.channel,
         "position": str(event.position),
         "destination": event.destination,
         "subscription": death.subscription,

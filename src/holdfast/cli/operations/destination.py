@@ -13,6 +13,8 @@ from holdfast.cli.question import ask
 if TYPE_CHECKING:
     from holdfast.client.client import Client
 
+# Wildcards that match the names of queues and topics alike.
+OF_ALL_NAMES = ("*", ">", "**")
 COLUMNS = ("name", "kind", "waiting", "in_flight", "receivers", "is_blocked")
 
 
@@ -113,8 +115,37 @@ def create(
     from holdfast.cli.output import show
 
     kind = "topic" if topic else "queue"
-    ask(url, timeout, lambda client: (client.create_topic if topic else client.create_queue)(name, **settings))
-    show({"name": name, "kind": kind, "created": True}, as_json=json, sentence=f"created {kind} {name!r}")
+
+    async def work(client: Client) -> list[str]:
+        await (client.create_topic if topic else client.create_queue)(name, **settings)
+        return [] if topic else await _patterns_like(client, name)
+
+    like = ask(url, timeout, work)
+    made = {"name": name, "kind": kind, "created": True, **({"like_topics": like} if like else {})}
+    show(made, as_json=json, sentence=f"created {kind} {name!r}{_warning(name, like)}")
+
+
+async def _patterns_like(client: Client, queue: str) -> list[str]:
+    """The patterns of subscriptions that a topic of the name of a queue would fill, those of all names apart. The queue is there:
+    who may not look at subscriptions is not told."""
+    from holdfast.destination.state.subscription import pattern_of
+    from holdfast.errors import HoldfastError
+
+    try:
+        rows = await client.subscriptions()
+    except HoldfastError:
+        return []
+    found = {(text, row["match"]) for row in rows if (text := row.get("pattern")) is not None and text not in OF_ALL_NAMES}
+    return [text for text, match in sorted(found) if pattern_of(text, match).matches(queue)]
+
+
+def _warning(queue: str, like: list[str]) -> str:
+    if not like:
+        return ""
+    return (
+        f"; subscriptions of {', '.join(map(repr, like))} receive from topics, and see nothing of this queue. Was a topic meant? "
+        f"Then: holdfast destination delete {queue}; holdfast destination create {queue} --topic"
+    )
 
 
 @group.command(

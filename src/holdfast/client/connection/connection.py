@@ -24,9 +24,10 @@ from holdfast.client.link.server_time import ServerTime
 from holdfast.client.link.waiters import Waiters
 from holdfast.client.sending.batch_forwarder import BatchForwarder, HeldFor
 from holdfast.client.url import Credentials, credentials_of, parse_with_password
-from holdfast.errors import Closed, HoldfastError, LinkLost, Refused, TimedOut
+from holdfast.errors import Closed, HoldfastError, LinkLost, Refused, TimedOut, Unreachable
 from holdfast.wire.conversation import State
 from holdfast.wire.frame import MAGIC, VERSIONS, Buffer, Frame, Hello, Message, PressureChanged
+from holdfast.wire.link import Link
 
 log = logging.getLogger("holdfast.client")
 
@@ -38,6 +39,8 @@ ANSWER_S = 3.0
 SESSIONS_MAX = 255
 # How long a session waits for its message manager, on a link that lives: for ever.
 RESUME_S_MAX = 365 * 86_400.0
+# A link that is to be left waits so long for answers.
+LEAVE_S_MAX = 1.0
 # The largest number that a frame has room for.
 NUMBER_MAX = (1 << 16) - 1
 
@@ -195,6 +198,19 @@ class Connection:
         self.free_number(session.number)
         session.number = self.next_number(session)
         self.spawn(self._resume(session))
+
+    def leave(self) -> None:
+        """Go to another host, as the server asks: nothing more is asked on this link, and it ends when all is answered."""
+        for session in self.sessions:
+            session.hold()
+        self.spawn(self._leave(self._keeper.link))
+
+    async def _leave(self, link: Link | None) -> None:
+        unanswered = [question for session in self.sessions for question in session.unanswered]
+        if unanswered:
+            await asyncio.wait(unanswered, timeout=LEAVE_S_MAX)
+        if link is not None and link is self._keeper.link:
+            self._keeper.give_up(Unreachable(f"{link.peer} sent its clients elsewhere; linking to another host"))
 
     async def _resume(self, session: Session) -> None:
         """Resume one beside the others. A lost link ends it for all; a refusal ends this session alone. Where there are several

@@ -17,7 +17,7 @@ from holdfast.client.link.dialer import Dialer, nearer
 from holdfast.errors import Damaged, HoldfastError, LinkLost, LoginFailed, ProtocolError, Refused, TooLarge, Unreachable, by_code
 from holdfast.event.incarnation import is_restored
 from holdfast.wire.conversation import Conversation, Role, State, farewell
-from holdfast.wire.frame import FRAME_BYTES_MAX, Frame, Goodbye, Hello, Message, Ping, Pong, Welcome
+from holdfast.wire.frame import FRAME_BYTES_MAX, Frame, Goodbye, Hello, Leave, Message, Ping, Pong, Welcome
 from holdfast.wire.link import Link
 
 if TYPE_CHECKING:
@@ -278,6 +278,9 @@ class LinkKeeper:
             self._welcomed.set_result(message)
             self._note_answer()
             self._beat()  # from now on as often as the server asks
+        elif isinstance(message, Leave):
+            if self._dialer.knows_others or not message.is_wish:
+                self._connection.leave()
         elif isinstance(message, Goodbye):
             code = message.code or "unreachable"
             sentence = message.sentence or "the server is closing; linking again"

@@ -10,6 +10,8 @@ its client; `open` says what is wrong with its folder.
 from __future__ import annotations
 
 import ipaddress
+import random
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -27,10 +29,22 @@ if TYPE_CHECKING:
 DIAL_TIMEOUT_S = 5.0
 
 
+Host = tuple[str, int]
+Shuffled = Callable[[Sequence[Host]], Sequence[Host]]
+
+
+def _shuffled(hosts: Sequence[Host]) -> Sequence[Host]:
+    return random.sample(hosts, len(hosts))
+
+
 class Dialer(Protocol):
     @property
     def where(self) -> str:
         """The place it dials, in words."""
+
+    @property
+    def knows_others(self) -> bool:
+        """Whether the next link may be to another server than the last."""
 
     async def open(self) -> None: ...
 
@@ -41,12 +55,18 @@ class Dialer(Protocol):
 
 
 class ServerDialer:
-    """Tries the hosts in turn, beginning with the one after the last tried."""
+    """Tries the hosts in turn, beginning with the one after the last tried. Each client has an order of its own: so clients of
+    one URL are spread evenly, also when one of the hosts is lost."""
 
-    def __init__(self, url: ServerUrl) -> None:
+    def __init__(self, url: ServerUrl, shuffled: Shuffled | None = None) -> None:
         self._url = url
+        self._hosts = (shuffled or _shuffled)(url.hosts)
         self._tls: ssl.SSLContext | None = None
         self._turn = 0
+
+    @property
+    def knows_others(self) -> bool:
+        return len(self._hosts) > 1
 
     @property
     def where(self) -> str:
@@ -62,7 +82,7 @@ class ServerDialer:
     async def dial(self, timeout: float) -> Link:
         from holdfast.wire import tcp
 
-        host, port = self._url.hosts[self._turn % len(self._url.hosts)]
+        host, port = self._hosts[self._turn % len(self._hosts)]
         self._turn += 1
         self._check_private(host)
         link = await tcp.dial((host, port), min(timeout / len(self._url.hosts), DIAL_TIMEOUT_S), self._tls)
@@ -98,6 +118,10 @@ class EmbeddedDialer:
     def __init__(self, url: FileUrl | MemoryUrl) -> None:
         self._url = url
         self._node: Embedded | None = None
+
+    @property
+    def knows_others(self) -> bool:
+        return False
 
     @property
     def where(self) -> str:

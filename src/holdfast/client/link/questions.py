@@ -6,7 +6,7 @@ When a link is lost, the questions that were asked fail with LinkLost, because n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
 from holdfast.client import checks
@@ -193,6 +193,17 @@ class Questions:
             if not future.done():
                 future.set_exception(LinkLost(error.sentence))
                 future.exception()  # no warning when nobody waits for it any more
+
+    def hold(self) -> None:
+        """Ask nothing more on this link: it is left when what was asked is answered."""
+        if self.is_ready:
+            self.is_ready = False
+            self._ready = self.connection.loop.create_future()
+
+    @property
+    def unanswered(self) -> Iterable[asyncio.Future[Any]]:
+        """What was asked, and is not answered."""
+        return self._questions.values()
 
     def fail_ready(self, error: HoldfastError) -> None:
         """Fail those who wait for a link: there will be none."""

@@ -46,9 +46,10 @@ from holdfast.event.event import JSON, NOT_READABLE, Head, decode_data, decode_h
 from holdfast.event.position import Ranges
 from holdfast.node import supervision
 from holdfast.node.administration.actions import COMMANDS, QUESTIONS, Maker, no_such_action, with_revision
-from holdfast.node.administration.arguments import Arguments, Delete, Subscriptions, Unsubscribe, read
+from holdfast.node.administration.arguments import Delete, Subscriptions, Unsubscribe, read
 from holdfast.node.administration.gathering import gathered, most_waiting_first
 from holdfast.node.administration.routing import route
+from holdfast.node.administration.touched import Arguments
 from holdfast.node.clock import Clock
 from holdfast.node.identity import Identity
 from holdfast.node.message_manager_view import MessageManagerView

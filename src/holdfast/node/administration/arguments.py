@@ -11,12 +11,11 @@ name: the key of a pattern (`glob:orders.*`) does not pass for one; a pattern is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET
 
-from holdfast.access.access_list import Action
 from holdfast.destination.name import DEAD, LOG, check_letters, is_temporary
 from holdfast.destination.removal import NAMES as LIMIT_NAMES
 from holdfast.destination.removal import Limits
@@ -25,30 +24,13 @@ from holdfast.destination.state.subscription import Match, key_of_where, where_o
 from holdfast.errors import BadSetting
 from holdfast.event.pattern import Pattern
 from holdfast.node.administration.argument_reader import convert
+from holdfast.node.administration.cluster_arguments import Cluster, ClusterConfigure, ClusterOrder, Transactions
+from holdfast.node.administration.touched import Arguments, Touched
 from holdfast.node.logs.log_line import LogLine
 
 # Lines of a program's log in one request.
 LOG_LINES_MAX = 128
-# The text of a users file.
-CONFIGURATION_LENGTH_MAX = 512 << 10
 Kind = Literal["queue", "topic"]
-ALL = Pattern.glob("**")
-
-
-class Touched(NamedTuple):
-    """The right that an action needs, and on what: a destination by its name, or all that a pattern matches."""
-
-    right: Action | Literal["any"]  # any: for users who may do anything to it
-    where: str | Pattern
-
-
-class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The arguments of one action, as they were given."""
-
-    @property
-    def touched(self) -> Touched | None:
-        """None: nothing that belongs to others, so that every user may."""
-        return None
 
 
 # --- on destinations, by name ------------------------------------------------------------------------------------------
@@ -296,41 +278,6 @@ class AllSubscriptions(Arguments, frozen=True, kw_only=True):
 
 class Status(Arguments, frozen=True, kw_only=True):
     pass
-
-
-class Cluster(Arguments, frozen=True, kw_only=True):
-    """The state of the cluster, as the node of this client manager hears it."""
-
-
-class Transactions(Arguments, frozen=True, kw_only=True):
-    """Transactions over several message managers that are in doubt; with an `id`, that one, also when it has ended."""
-
-    id: str = ""
-
-
-class ClusterOrder(Arguments, frozen=True, kw_only=True):
-    """An order to the cluster: `manager` and `node` say to which part of it, where the order takes one."""
-
-    order: Literal["takeover"]
-    manager: str = ""
-    node: str = ""
-
-    @property
-    def touched(self) -> Touched:
-        """Everything: it is for those who may manage all destinations."""
-        return Touched("manage", ALL)
-
-
-class ClusterConfigure(Arguments, frozen=True, kw_only=True):
-    """The configuration of the cluster; with a key it is changed first, at all nodes. `users`: the text of a users file."""
-
-    key: Annotated[str, msgspec.Meta(max_length=64)] = ""
-    value: Annotated[str, msgspec.Meta(max_length=CONFIGURATION_LENGTH_MAX)] = ""
-
-    @property
-    def touched(self) -> Touched:
-        """Everything: who may change users may do anything."""
-        return Touched("manage", ALL)
 
 
 class DeadCursor(Arguments, frozen=True, kw_only=True):

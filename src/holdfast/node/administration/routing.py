@@ -13,16 +13,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from holdfast.cluster.places import EVERYWHERE, Failed, Places
-from holdfast.node.administration import arguments
+from holdfast.node.administration import arguments, cluster_arguments
+from holdfast.node.administration.touched import Arguments
 
 Then = Callable[[Sequence[str]], None]
 
 # Actions that make a destination which is not there.
 MAKING = frozenset(("create", "ensure", "ensure_subscription", "subscribe"))
-_WHOLE = (arguments.List, arguments.AllSubscriptions, arguments.Status, arguments.Transactions)
+_WHOLE = (arguments.List, arguments.AllSubscriptions, arguments.Status, cluster_arguments.Transactions)
 
 
-def route(places: Places, own: str, action: str, asked: arguments.Arguments, then: Then, failed: Failed) -> None:
+def route(places: Places, own: str, action: str, asked: Arguments, then: Then, failed: Failed) -> None:
     """Call `then` with the names of the managers, or `failed`, perhaps before this returns."""
     if isinstance(asked, _WHOLE):
         then(places.managers)
@@ -45,7 +46,7 @@ def _each(places: Places, manager: str) -> Sequence[str]:
     return places.managers if manager == EVERYWHERE else (manager,)
 
 
-def _where(asked: arguments.Arguments) -> str | None:
+def _where(asked: Arguments) -> str | None:
     """The destination, or the pattern as in keys; None for what is asked of the session's own manager."""
     if isinstance(asked, arguments.OfSubscription):
         return None

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence, Set
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -26,21 +26,22 @@ from holdfast.bus.message import (
     NoLongerHeld,
     ReceiverGone,
     Reply,
-    SessionGone,
     Watermark,
+    WatermarksTold,
 )
 from holdfast.channel.channel import Appendable, Pressure
 from holdfast.cluster.places import Places
 from holdfast.destination import command
-from holdfast.errors import HoldfastError, by_code
+from holdfast.errors import Detached, HoldfastError, by_code
 from holdfast.event import identifier
 from holdfast.node import supervision
-from holdfast.node.administration.arguments import ClusterConfigure, ClusterOrder
-from holdfast.node.clients.busy_wait import BusyWait
+from holdfast.node.administration.cluster_arguments import ClusterConfigure, ClusterOrder
+from holdfast.node.busy_wait import BusyWait
 from holdfast.node.clients.client_flow import ClientFlow
 from holdfast.node.clients.client_link import ClientLink
 from holdfast.node.clients.joint.joint_commits import JointCommits
 from holdfast.node.clients.manager_link import ManagerLink
+from holdfast.node.clients.unclaimed_sessions import UnclaimedSessions
 from holdfast.node.clock import Clock
 from holdfast.node.figures import Figures
 from holdfast.node.identity import Identity
@@ -58,8 +59,8 @@ from holdfast.wire.link import Link
 
 log = logging.getLogger("holdfast.client_manager")
 
-# How often overdue sessions are looked for: a fifth of the grace, so that the grace is kept to within 20 %.
-_LOOKS_PER_GRACE = 5
+# Why the receivers of a client end whose session another one resumed.
+TAKEN = "another client goes on with this session, and has what was held; discard unconfirmed work"
 
 
 class ClientManager:
@@ -87,6 +88,8 @@ class ClientManager:
         self.bus = bus
         self.login: Login | None = None  # without users, every client is welcome
         self.local = ""  # the name of the server's local socket
+        self.is_drained = False  # no client is welcome
+        self.listen: Callable[[bool], Awaitable[None]] | None = None  # take links, or none, where a listener brings them
         self.programs: list[dict[str, Any]] = []  # that run beside the server, for its status
         self.tell_cluster: Callable[[], dict[str, Any]] | None = None  # the state of the cluster; None for a server alone
         self.order_cluster: Callable[[ClusterOrder], Awaitable[Any]] | None = None  # carries out what an operator asks of it
@@ -95,13 +98,12 @@ class ClientManager:
         self.take_log: Callable[[str, Sequence[LogLine]], bool] = lambda program, lines: False
         self.sessions: dict[str, Session] = {}
         self.links: dict[str, ClientLink] = {}
-        self._open: set[ClientLink] = set()
+        self.open: set[ClientLink] = set()  # all that have connected
         self._spared: set[ClientLink] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._identity = identity
         self._start = start
         self.clock = clock
-        self._timer = clock.call_later(settings.session_grace_ms // _LOOKS_PER_GRACE, self._look_for_overdue)
         self.busy_wait = BusyWait(settings.vigil_us / 1_000_000)
         self.flow = ClientFlow(bus, self._tell_watermark)
         self._strangers = Notices(STRANGERS_INTERVAL_S)
@@ -117,12 +119,13 @@ class ClientManager:
             channel.watch_pressure(self._tell_pressure)
         self._opened = 0  # sessions that said no channel
         self.joint = JointCommits(self.managers, bus, clock)
+        self.unclaimed = UnclaimedSessions(self, start)
 
     # --- links and sessions ------------------------------------------------------------------------------------------
 
     def accept(self, link: Link) -> None:
         """Take the link of a client that has connected."""
-        self._open.add(ClientLink(link, self))
+        self.open.add(ClientLink(link, self))
 
     def refused(self, peer: str, problem: HoldfastError) -> None:
         """Count that a link ends, and log why: one line a second, at most, for each address."""
@@ -135,8 +138,13 @@ class ClientManager:
         return "+".join(target.channel.id for target in self.managers.values())
 
     @property
+    def is_clustered(self) -> bool:
+        """Sessions may be at other client managers."""
+        return bool(self._start)
+
+    @property
     def open_links(self) -> int:
-        return len(self._open)
+        return len(self.open)
 
     def target_of(self, message: frame.OpenSession) -> ManagerLink | None:
         """The message manager of a session that is opened. One that says no channel is at home at any whose state is known, in
@@ -161,7 +169,7 @@ class ClientManager:
             if owner_of(id) != link.greeting.user_name or is_passing(id) or not self._identity.may_have_given(id):
                 found(None)
             else:
-                known = self.sessions.get(id)
+                known = self._known(id, target, remembered)
                 if known is not None and known.is_lost_to(link.greeting.client_of_user):
                     found(None)
                     return
@@ -169,6 +177,15 @@ class ClientManager:
                 found(known if is_here else self._restored(id, name, target, remembered))
 
         target.messages.recall_session(id, recalled)
+
+    def _known(self, id: str, target: ManagerLink, remembered: RememberedSession | None) -> Session | None:
+        """The session as this client manager knows it. One that was elsewhere meanwhile is forgotten: the channel knows more."""
+        known = self.sessions.get(id)
+        if remembered is not None and remembered.client_manager not in ("", self._start):
+            target.given_up.discard(id)
+            if known is not None and known.away_since_ms is not None:
+                self.forget_session(known)
+        return self.sessions.get(id)
 
     def open_session(
         self,
@@ -191,9 +208,12 @@ class ClientManager:
             self._let_go_of_denied(session)
         former = self.links.get(session.id)
         if former is not None:
+            if former.greeting.client != link.greeting.client:  # it may wait for events, and is told that none come
+                for receiver in session.receivers:
+                    former.receiver_gone(ReceiverGone(session.id, receiver, Detached.code, TAKEN))
             former.drop_session(session.id)
             target.fair_share.drop(session.id)
-            target.tell(LinkDown(session.id))
+            target.tell(LinkDown(session.id, self._start))
         session.came_back()
         if self._start:  # in a cluster its primary gives it up when this client manager is gone
             target.append(command.Introduce(session.id, self._start, max(1, link_number)))
@@ -234,7 +254,7 @@ class ClientManager:
         if self.login is None:
             self.login = Login(users)
         self.login.users = users
-        for link in self._open - self._spared:
+        for link in self.open - self._spared:
             link.greeting.users_changed(users)
 
     def spare(self, session: str) -> Callable[[], None]:
@@ -247,7 +267,7 @@ class ClientManager:
 
         def judge() -> None:
             self._spared.discard(link)
-            if self.login is not None and link in self._open:
+            if self.login is not None and link in self.open:
                 link.greeting.users_changed(self.login.users)
 
         return judge
@@ -259,7 +279,7 @@ class ClientManager:
             target.use_settings(settings)
 
     def link_lost(self, link: ClientLink, sessions: list[Session]) -> None:
-        self._open.discard(link)
+        self.open.discard(link)
         for session in sessions:
             if self.links.get(session.id) is link:
                 self._left(session)
@@ -281,10 +301,10 @@ class ClientManager:
         session.went_away(self.clock.steady_ms())
         target = self.managers[session.channel]
         target.fair_share.drop(session.id)
-        target.tell(LinkDown(session.id))
+        target.tell(LinkDown(session.id, self._start))
         if is_passing(session.id):
             self.forget_session(session)
-            self._give_up(target, session.id)
+            self.unclaimed.give_up(target, session.id)
 
     def forget_session(self, session: Session) -> None:
         self.sessions.pop(session.id, None)
@@ -293,39 +313,6 @@ class ClientManager:
         link = self.links.pop(session.id, None)
         if link is not None:
             link.drop_session(session.id)
-
-    def _look_for_overdue(self) -> None:
-        """Give up sessions that did not come back in time: the events they hold go to others."""
-        now = self.clock.steady_ms()
-        for session in [each for each in self.sessions.values() if each.is_overdue(now, self.settings.session_grace_ms)]:
-            self.forget_session(session)
-            self._give_up(self.managers[session.channel], session.id)
-        for target in self.managers.values():
-            target.messages.list_sessions(target.given_up.intersection_update)
-        self._timer = self.clock.call_later(self.settings.session_grace_ms // _LOOKS_PER_GRACE, self._look_for_overdue)
-
-    def give_up_unclaimed(self, name: str) -> None:
-        """Give up sessions of a former life that did not resume, at one message manager."""
-        target = self.managers[name]
-
-        def give_up(known: Set[str]) -> None:
-            self._give_up_all(target, (each for each in known if each not in target.given_up and not each.startswith("_")))
-
-        target.messages.list_sessions(give_up)
-
-    def give_up_passing(self, name: str) -> None:
-        """Give up sessions of a former life that end with their links: they ended with it."""
-        target = self.managers[name]
-        target.messages.list_sessions(lambda known: self._give_up_all(target, (each for each in known if is_passing(each))))
-
-    def _give_up_all(self, target: ManagerLink, sessions: Iterable[str]) -> None:
-        for session in [each for each in sessions if each not in self.sessions]:
-            self._give_up(target, session)
-
-    def _give_up(self, target: ManagerLink, session: str) -> None:
-        """A session that is given up cannot be resumed any more, although it is gone only when its Detach is applied."""
-        target.given_up.add(session)
-        target.tell(SessionGone(session))
 
     # --- from message managers ---------------------------------------------------------------------------------------
 
@@ -344,8 +331,8 @@ class ClientManager:
                 session.close_receiver(message.receiver, by_code(message.code, message.sentence, {}))
             if link is not None:
                 link.receiver_gone(message)
-        elif isinstance(message, Watermark):
-            self.flow.hear(message)
+        elif isinstance(message, WatermarksTold):
+            self.flow.hear_all(message)
         elif isinstance(message, LinkMade):
             target.link_made()
             self.suspend_sessions(target.name)
@@ -366,7 +353,7 @@ class ClientManager:
 
     def _tell_pressure(self, _: Pressure) -> None:
         pressure = self.pressure
-        for link in self._open:
+        for link in self.open:
             link.tell_pressure(pressure)
 
     def spawn(self, work: Coroutine[Any, Any, None], what: str) -> None:
@@ -379,7 +366,7 @@ class ClientManager:
         """Say goodbye to every client; their sessions can be resumed."""
         for task in self._tasks:
             task.cancel()
-        self._timer.cancel()
+        self.unclaimed.stop()
         for stop in self._stop_listening:
             stop()
         self.flow.stop()
@@ -387,5 +374,5 @@ class ClientManager:
         self._strangers.stop()
         if self.login is not None:
             self.login.close()
-        for link in list(self._open):
+        for link in list(self.open):
             link.end(None)

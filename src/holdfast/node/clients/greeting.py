@@ -72,6 +72,9 @@ class Greeting:
         self._welcome(version)
 
     def _welcome(self, version: int) -> None:
+        if self._manager.is_drained:
+            self._client_link.end(Unavailable(f"node {self._manager.settings.name} is drained; linking to another"))
+            return
         settings = self._manager.settings
         limits = (frame.FRAME_BYTES_MAX, settings.heartbeat_ms, settings.window)
         manager = self._manager
@@ -82,6 +85,11 @@ class Greeting:
         self._is_welcome = True
         self._link.admit()
         self._client_link.say(0, welcome)
+
+    def send_elsewhere(self, *, is_wish: bool) -> None:
+        """Ask the client to link to another node. One that is not welcome yet will not be."""
+        if self._is_welcome:
+            self._client_link.say(0, frame.Leave(is_wish))
 
     def users_changed(self, users: Users) -> None:
         """End the link of a user whose password or rules have changed: its client links again, and is checked anew."""

@@ -18,11 +18,12 @@ from msgspec.structs import replace
 
 from holdfast.destination import command, name
 from holdfast.errors import AccessDenied, BadSetting, Detached, HoldfastError, OutcomeUnknown
-from holdfast.node.administration import arguments
+from holdfast.node.administration import arguments, cluster_arguments
 from holdfast.node.administration.actions import COMMANDS, QUESTIONS, no_such_action
 from holdfast.node.administration.arguments import place_of_subscription
 from holdfast.node.administration.gathering import key_of_row, most_waiting_first
 from holdfast.node.administration.routing import route
+from holdfast.node.administration.touched import Arguments
 from holdfast.node.clients import assembly_requests
 from holdfast.node.clients.destination_checks import check_destination
 from holdfast.node.clients.joint.joint_questions import list_transactions
@@ -66,14 +67,14 @@ def manage(request: Request, message: frame.Manage) -> None:
         route(places, request.session.channel, action, asked, then, request.failed)
 
 
-def _carry_out_at(request: Request, action: str, asked: arguments.Arguments, managers: Sequence[str]) -> None:
+def _carry_out_at(request: Request, action: str, asked: Arguments, managers: Sequence[str]) -> None:
     """Carry it out at these message managers."""
     request.targets = [request.manager.managers[each] for each in managers]
     request.target = request.targets[0]
     _carry_out(request, action, asked)
 
 
-def _carry_out(request: Request, action: str, asked: arguments.Arguments) -> None:
+def _carry_out(request: Request, action: str, asked: Arguments) -> None:
     if action in _IN_STEPS:
         _IN_STEPS[action](request, asked)
     elif action in QUESTIONS or action in ASKED_BY_CLIENTS or action == OUTCOMES:
@@ -113,7 +114,7 @@ def _status(request: Request, asked: arguments.Status) -> None:
     request.ask("status", asked, told)
 
 
-def _cluster(request: Request, asked: arguments.Cluster) -> None:
+def _cluster(request: Request, asked: cluster_arguments.Cluster) -> None:
     tell = request.manager.tell_cluster
     if tell is None:
         raise BadSetting(
@@ -122,7 +123,7 @@ def _cluster(request: Request, asked: arguments.Cluster) -> None:
     request.answered(tell())
 
 
-def _cluster_order(request: Request, asked: arguments.ClusterOrder) -> None:
+def _cluster_order(request: Request, asked: cluster_arguments.ClusterOrder) -> None:
     carry_out = request.manager.order_cluster
     if carry_out is None:
         raise BadSetting("this server is alone, and no node of a cluster: there is nothing to order", action=asked.order)
@@ -136,7 +137,7 @@ def _cluster_order(request: Request, asked: arguments.ClusterOrder) -> None:
     request.manager.spawn(carried_out(), f"the order {asked.order}")
 
 
-def _cluster_configure(request: Request, asked: arguments.ClusterConfigure) -> None:
+def _cluster_configure(request: Request, asked: cluster_arguments.ClusterConfigure) -> None:
     configure = request.manager.configure_cluster
     if configure is None:
         raise BadSetting(
@@ -159,7 +160,7 @@ def _cluster_configure(request: Request, asked: arguments.ClusterConfigure) -> N
 def _ask_page(
     request: Request,
     action: str,
-    asked: arguments.Arguments,
+    asked: Arguments,
     what: str,
     seen: Callable[[Session, Rows], Rows],
     place: Callable[[Row], Any],

@@ -34,6 +34,7 @@ from holdfast.event.selector.selector import parse_optional
 from holdfast.node.clients.destination_checks import check_destination
 from holdfast.node.login.allowance import check_receivers
 from holdfast.node.login.permission import check_attach
+from holdfast.node.message_manager_view import Holding as HoldingSession
 from holdfast.session.session import ReceiverPlace
 from holdfast.wire import frame
 
@@ -70,10 +71,19 @@ class ReceiverOpening:
             name.check_receivable(message.destination)
             check_destination(self._target, message.destination, message.kind)
             self._check_own()
+            if self._target.must_wait(message.destination, self._begin_again):
+                return
         if message.kind == "queue":
             self._attach()
         else:
             self._subscribe()
+
+    def _begin_again(self) -> None:
+        """Its destination was created, or was not."""
+        try:
+            self.begin()
+        except HoldfastError as problem:
+            self._refused(problem)
 
     def _check_own(self) -> None:
         """Only sessions of the client that made a temporary destination receive from it."""
@@ -187,16 +197,22 @@ class ReceiverOpening:
         else:
             self._request.failed(problem)
 
-    def _refused_by(self, problem: SubscriptionInUse, holders: Sequence[str]) -> None:
+    def _refused_by(self, problem: SubscriptionInUse, holders: Sequence[HoldingSession]) -> None:
         if self._is_holder_away(problem, holders):
             problem = SubscriptionInUse(problem.sentence, **{**problem.fields, "is_holder_away": True})
         self._request.failed(problem)
 
-    def _is_holder_away(self, problem: SubscriptionInUse, holders: Sequence[str]) -> bool:
+    def _is_holder_away(self, problem: SubscriptionInUse, holders: Sequence[HoldingSession]) -> bool:
         """Everyone who receives from it has lost the link, has not come back since a restart, or is gone by now."""
-        present = [self._manager.sessions.get(holder) for holder in holders]
-        was_there = bool(present) or "destination" in problem.fields  # the machine found a receiver, which is detached meanwhile
-        return was_there and all(session is None or session.away_since_ms is not None for session in present)
+        was_there = bool(holders) or "destination" in problem.fields  # the machine found a receiver, which is detached meanwhile
+        return was_there and all(self._is_away(each) for each in holders)
+
+    def _is_away(self, holding: HoldingSession) -> bool:
+        """A session of another client manager is away if the message manager says so."""
+        here = self._manager.sessions.get(holding.session)
+        if here is None:
+            return holding.is_away or not self._manager.is_clustered
+        return here.away_since_ms is not None
 
 
 def _check_queue(message: frame.Attach) -> None:

@@ -23,8 +23,8 @@ from holdfast.errors import AccessDenied, HoldfastError, ProtocolError
 from holdfast.event.position import Ranges
 from holdfast.node import supervision
 from holdfast.node.administration.actions import Maker
-from holdfast.node.administration.arguments import Arguments
 from holdfast.node.administration.gathering import gathered
+from holdfast.node.administration.touched import Arguments
 from holdfast.node.clients import assembly_requests
 from holdfast.node.clients.joint.joint_requests import commit_all, publish_all
 from holdfast.node.clients.manage_requests import manage

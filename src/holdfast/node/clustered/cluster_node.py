@@ -41,6 +41,7 @@ from holdfast.node.clustered.configuration.shared_documents import GivenUsers
 from holdfast.node.clustered.heartbeat import Heart
 from holdfast.node.clustered.member import Member
 from holdfast.node.clustered.node_log import NodeLog
+from holdfast.node.clustered.orders.drain import Drain
 from holdfast.node.clustered.orders.heard import Heard
 from holdfast.node.clustered.orders.orders import Orders
 from holdfast.node.clustered.orders.takeover import Takeovers
@@ -54,6 +55,7 @@ from holdfast.node.messages.message_manager import MessageManager
 from holdfast.node.messages.start import Backup
 from holdfast.node.reading.shared_turn import SharedTurn
 from holdfast.node.remote.appended_commands import AppendedCommands
+from holdfast.node.remote.held_events import HeldEvents
 from holdfast.node.remote.noted_channel import NotedChannel
 from holdfast.node.remote.remote_view import RemoteView
 from holdfast.node.remote.view_answers import ViewAnswers
@@ -100,6 +102,7 @@ class ClusterNode:
             for name, nodes in cluster.managers.items()
             if settings.name in nodes
         }
+        self.held: dict[str, HeldEvents] = {}  # by message manager: events that wait here until its primary is heard
         self._leading: dict[str, _Leading] = {}
         shared = (SharedTurn(), OperatorLog(next(iter(channels.values()))), self.figures)
         self._views = {name: self._seen(name, channel, is_alone=places is None) for name, channel in channels.items()}
@@ -108,7 +111,9 @@ class ClusterNode:
         self._roster, self._awaited = Roster(cluster.name, whose.node, cluster.managers), Heard()
         self._heart = Heart(whose, bus.subject, bus, clock, list(self.members.values()), settings.session_grace_ms, self._heard)
         self._heart.links = lambda: self.clients.open_links
-        self._orders = Orders(whose, bus, Takeovers(self.members, self._roster, self._heart, self._awaited, clock))
+        takeovers = Takeovers(self.members, self._roster, self._heart, self._awaited, clock)
+        self._orders = Orders(whose, bus, takeovers, Drain(self.clients, self._heart, self._roster, takeovers))
+        self._has_left = False
         self.clients.tell_cluster = self.tell_cluster
         first, channel = next(iter(channels.items()))
         self.log = NodeLog(settings.name, first, channel, identity, lambda: self.clients.flow.is_blocked(LOG))
@@ -260,17 +265,17 @@ class ClusterNode:
         """A message manager as the client manager of this node has it, wherever its primary is."""
         appended = AppendedCommands()
         subject = self.bus.subject if is_alone else f"{self.bus.subject}.{name}"
-        view = RemoteView(name, subject, self.bus, appended, lambda: channel.durable)
-        return "" if is_alone else name, view, NotedChannel(channel, appended)
+        view = RemoteView(name, subject, self.bus, appended, lambda: channel.durable, self._clock.steady_ms)
+        noted = NotedChannel(name, channel, appended, lambda: view.is_fresh, self._clock)
+        view.primary_heard = noted.held.go_on
+        self.held[name] = noted.held
+        return "" if is_alone else name, view, noted
 
     async def leave(self) -> None:
-        """Hand over what this node leads, if it has not left before."""
-        if self._heart.is_drained:
-            return
-        self._heart.is_drained = True
-        self._heart.tell()
-        for name, why in (await self._orders.takeovers.resign_all()).items():
-            log.warning("message manager %s is left without a planned takeover: %s", name, why)
+        """Have other nodes go on in the place of this one, if it has not left before."""
+        if not self._has_left:
+            self._has_left = True
+            await self._orders.leave()
 
     async def close(self) -> None:
         """Leave the cluster: other copies take over, and clients go to other nodes."""
@@ -282,6 +287,8 @@ class ClusterNode:
         await self.clients.stop()
         for _, view, _ in self._views.values():
             view.stop()
+        for held in self.held.values():
+            held.stop()
         for member in self.members.values():
             await member.stop()
         if self.places is not None:

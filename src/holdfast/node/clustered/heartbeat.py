@@ -60,6 +60,13 @@ class Heart:
                 member.give_up_lost(self._silent_ms, self.grace_ms)
         self._beats += 1
 
+    @property
+    def has_clients(self) -> bool:
+        return bool(self._client_manager)
+
+    def now_ms(self) -> int:
+        return self._clock.steady_ms()
+
     def tell(self) -> None:
         """Tell the state of this node now, and not with the next beat."""
         copies = [state for member in self._members if (state := member.state()) is not None]

@@ -145,12 +145,13 @@ class PlacesBucket(Places):
 
     async def place(self, destination: str, manager: str = "", is_created: bool = False) -> str:
         """Make a place, if there is none, and return its manager. `manager`: where it was found."""
-        while True:
-            step = self._table.reserving(destination, manager, is_created)
-            if isinstance(step, Done):
-                return step.place.manager
-            if await self._put(destination, step):
-                is_created = False
+        try:
+            while not isinstance(step := self._table.reserving(destination, manager, is_created), Done):
+                if await self._put(destination, step):
+                    is_created = False
+        finally:
+            self._table.forget_choice(destination)
+        return step.place.manager
 
     def begin_delete(self, destination: str, then: Callable[[int], None], failed: Failed) -> None:
         self._start(self._begin_delete(destination, then, failed), f"deleting the place of {destination}")

@@ -98,6 +98,22 @@ class Roster:
             "missing": [node for node in self._managers[name] if node not in copies],
         }
 
+    def check_node(self, name: str) -> None:
+        """BadSetting for a node that was never heard of."""
+        if name not in self._names():
+            raise BadSetting(f"there is no node {name!r:.40}; there are: {', '.join(self._names())}", setting="node")
+
+    def others_for_clients(self, now_ms: int) -> list[str]:
+        """The other nodes that take clients now."""
+        return [
+            name
+            for name, known in sorted(self._heard.items())
+            if name != self.own
+            and self._is_heard(name, now_ms)
+            and known.heartbeat.client_manager
+            and not known.heartbeat.is_drained
+        ]
+
     # --- of one message manager --------------------------------------------------------------------------------------
 
     def nodes_of(self, manager: str) -> Sequence[str]:

@@ -9,7 +9,7 @@ events that cannot be delivered, and about sessions that are gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from holdfast.bus.bus import Bus
 from holdfast.bus.message import NoLongerHeld
@@ -24,7 +24,7 @@ from holdfast.event import position
 from holdfast.event.position import Ranges
 from holdfast.node.clock import Clock
 from holdfast.node.delivering.congestion import Congestion
-from holdfast.node.delivering.dead_and_detach import DeadAndDetach
+from holdfast.node.delivering.dead_and_detach import DeadAndDetach, Returning
 from holdfast.node.delivering.delivery_loop import DeliveryLoop
 from holdfast.node.delivering.expirer import Expirer
 from holdfast.node.delivering.roster import Roster, Spans
@@ -57,10 +57,13 @@ class Deliverer:
         self._congestion = Congestion()
         self._early_returns: list[effect.Returned] = []
         self._taken_over_at = 0  # the last position before the own claim, where another was primary until then
+        self._away: set[str] = set()  # sessions that have lost their links
+        self.is_silent: Callable[[str], bool] = lambda client_manager: False  # in a cluster, by its heartbeats
         heads, turn, find = HeadReader(directory, channel), turn or SharedTurn(), self.deliveries.get
         self._dead_and_detach = DeadAndDetach(channel, clock, find)
         beside = (self._dead_and_detach, figures or Figures())
         self._loop = DeliveryLoop(directory, find, self._roster, heads, turn, channel, bus, clock, *beside)
+        self._given_up: dict[str, int] = {}  # sessions of client managers that are gone, and the links by which they had come
         self._expirer = Expirer(directory, heads, clock, turn, self._dead_and_detach.bury)
 
     # --- becoming primary --------------------------------------------------------------------------------------------
@@ -206,6 +209,7 @@ class Deliverer:
         self, holder: Holder, client_manager: str, held: Ranges, ahead: Spans | None = None, keeps: bool = False
     ) -> None:  # fmt: skip
         """A receiver is about to attach, holding these (`ahead`: its program not yet), reached through that client manager."""
+        self._away.discard(holder[0])
         self._roster.expect(holder, client_manager, held, ahead, keeps)
 
     def expect_no_more(self, holder: Holder) -> None:
@@ -237,9 +241,17 @@ class Deliverer:
 
     def pause(self, session: str) -> None:
         """The link of a session is lost: its credit is void. It keeps the events it holds until it is detached."""
+        self._away.add(session)
         for holder, key in self._roster.of_session(session):
             if key in self.deliveries:
                 self.deliveries[key].revoke(holder)
+
+    def is_away(self, holder: Holder) -> bool:
+        """Whether a receiver cannot be reached now: its session has lost its link, it has not come back to this primary, or its
+        client manager is silent."""
+        session = self._directory.sessions().get(holder[0])
+        is_silent = session is not None and bool(session.client_manager) and self.is_silent(session.client_manager)
+        return is_silent or holder[0] in self._away or not self.route(holder)
 
     def congested(self, session: str, is_congested: bool) -> None:
         """The link of a session takes no more, or does again. Until then the session is passed over, whatever its credit
@@ -273,14 +285,25 @@ class Deliverer:
 
     def detach_session(self, session: str) -> None:
         """A session did not come back: events handed to its programs count as delivered, and all that it holds goes to others."""
+        self._away.discard(session)
+        known = self._directory.sessions().get(session)
+        self._dead_and_detach.detach_session(session, *self._held_by(session), 0 if known is None else known.link)
+
+    def detach_lost(self, session: str, link: int) -> None:
+        """The client manager of a session is gone, and it has not come by a later link: as if it did not come back. Said again
+        while that is not applied, it does nothing: what is released twice would be counted twice."""
+        self._away.discard(session)
+        if self._given_up.get(session) != link:
+            known = self._directory.sessions()
+            self._given_up = {each: former for each, former in self._given_up.items() if each in known} | {session: link}
+            self._dead_and_detach.detach_lost(session, link, *self._held_by(session))
+
+    def _held_by(self, session: str) -> tuple[list[Returning], list[Returning]]:
+        """What a session holds: events that its programs were handed, and others."""
         attached = [(holder, key) for holder, key in self._roster.of_session(session) if key in self.deliveries]
         seen = [(key, self.deliveries[key].seen(holder)) for holder, key in attached]
         unseen = [(key, self.deliveries[key].unseen(holder)) for holder, key in attached]
-        self._dead_and_detach.detach_session(session, seen, unseen)
-
-    def detach_lost(self, session: str, link: int) -> None:
-        """The client manager of a session is gone, and it has not come by a later link: all that it holds goes to others."""
-        self._dead_and_detach.detach_lost(session, link)
+        return seen, unseen
 
     def prepare_take_over(self, key: BacklogKey, session: str) -> None:
         """A receiver of this session is about to take over a subscription: its present receiver gets nothing more, and the events

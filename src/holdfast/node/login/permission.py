@@ -26,7 +26,7 @@ from holdfast.destination.name import LENGTH_MAX, is_temporary
 from holdfast.destination.state.subscription import pattern_of, where_of, where_of_key
 from holdfast.errors import AccessDenied
 from holdfast.event.pattern import Pattern
-from holdfast.node.administration.arguments import Arguments
+from holdfast.node.administration.touched import Arguments
 from holdfast.session.session import ReceiverPlace, Session, owner_of
 from holdfast.wire import frame
 

@@ -17,8 +17,9 @@ from holdfast.destination.state.subscription import PatternSubscription, pattern
 from holdfast.destination.state.topic import Topic
 from holdfast.errors import HoldfastError, NoSuchPosition
 from holdfast.event.position import INDEX_BITS
-from holdfast.node.administration import arguments
+from holdfast.node.administration import arguments, cluster_arguments
 from holdfast.node.administration.arguments import place_of_subscription
+from holdfast.node.administration.touched import Arguments
 
 if TYPE_CHECKING:
     from holdfast.node.messages.message_manager import MessageManager
@@ -40,7 +41,7 @@ _encoded = msgspec.msgpack.Encoder().encode
 LOOKED_AT_ONCE = 500
 
 
-def answer(manager: MessageManager, action: str, asked: arguments.Arguments) -> Any:
+def answer(manager: MessageManager, action: str, asked: Arguments) -> Any:
     """A value that msgpack can hold, or a coroutine of one; HoldfastError when there is nothing to say."""
     return ANSWERS[action](manager, asked)
 
@@ -162,7 +163,7 @@ async def status(manager: MessageManager, asked: arguments.Status) -> dict[str, 
     }
 
 
-def _transactions(manager: MessageManager, asked: arguments.Transactions) -> list[dict[str, Any]]:
+def _transactions(manager: MessageManager, asked: cluster_arguments.Transactions) -> list[dict[str, Any]]:
     """Those in doubt here, oldest first; with an id that one, also what became of it, as long as that is remembered."""
     rows = [row for row in _in_doubt(manager) if asked.id in ("", row["id"])]
     if not asked.id or rows:

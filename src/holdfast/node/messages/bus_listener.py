@@ -74,9 +74,10 @@ class BusListener:
         elif isinstance(message, NotAttached):
             deliverer.expect_no_more((message.session, message.receiver))
         elif isinstance(message, LinkDown):
-            deliverer.pause(message.session)
+            if not self._has_moved(message):
+                deliverer.pause(message.session)
         elif isinstance(message, SessionGone):
-            manager.when_primary(partial(deliverer.detach_session, message.session))
+            manager.when_primary(partial(self._give_up, message))
         elif isinstance(message, AdministrationAsked):
             manager.when_primary(manager.administration_asked)
         elif isinstance(message, WatermarksAsked):
@@ -91,6 +92,19 @@ class BusListener:
             manager.when_caught_up(partial(self._ask, message), message.durable)
         elif isinstance(message, BrowseAsked):
             manager.when_caught_up(partial(self._browse, message), message.durable)
+
+    def _has_moved(self, told: LinkDown | SessionGone) -> bool:
+        """Whether the session has come through another client manager than the one that tells this: it is over there alone."""
+        known = self._manager.directory.sessions().get(told.session)
+        return (
+            known is not None
+            and "" not in (told.client_manager, known.client_manager)
+            and (told.client_manager != known.client_manager)
+        )
+
+    def _give_up(self, told: SessionGone) -> None:
+        if not self._has_moved(told):
+            self._deliverer.detach_session(told.session)
 
     def _ask(self, question: Question) -> None:
         self._questions.append(question)

@@ -9,6 +9,7 @@ from holdfast.destination.command import BatchCommand
 from holdfast.destination.state.queue import Queue
 from holdfast.node.message_manager_view import (
     DestinationNews,
+    Holding,
     MessageManagerView,
     RememberedSession,
     Staged,
@@ -55,14 +56,17 @@ class LocalView(MessageManagerView):
 
     def _remembered(self, session: str) -> RememberedSession | None:
         found = self._directory.sessions().get(session)
-        return RememberedSession(dict(found.receivers), list(found.producers)) if found is not None else None
+        if found is None:
+            return None
+        return RememberedSession(dict(found.receivers), list(found.producers), found.client_manager)
 
     def list_sessions(self, then: Callable[[Set[str]], None]) -> None:
         then(self._directory.sessions().keys())
 
-    def list_holders(self, destination: str, subscription: str, then: Callable[[Sequence[str]], None]) -> None:
+    def list_holders(self, destination: str, subscription: str, then: Callable[[Sequence[Holding]], None]) -> None:
         queue = self._directory.catalog.queues.get((destination, subscription))
-        then([session for (session, _), _ in queue.receivers] if queue is not None else [])
+        holders = [holder for holder, _ in queue.receivers] if queue is not None else []
+        then([Holding(holder[0], self._manager.deliverer.is_away(holder)) for holder in holders])
 
     def prepare_take_over(self, destination: str, subscription: str, session: str, then: Callable[[], None]) -> None:
         def prepare() -> None:

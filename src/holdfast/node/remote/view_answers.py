@@ -96,4 +96,4 @@ class ViewAnswers:
 def _travelling(found: RememberedSession | None) -> Any:
     if found is None:
         return None
-    return [[number, *place] for number, place in found.receivers.items()], list(found.producers)
+    return [[number, *place] for number, place in found.receivers.items()], list(found.producers), found.client_manager

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError
-from holdfast.node.administration import arguments
+from holdfast.node.administration import cluster_arguments
 from holdfast.node.administration.gathering import transactions
 from holdfast.node.login.permission import visible_transactions
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ANSWER_MS = 2_000
 
 
-def list_transactions(request: Request, asked: arguments.Transactions) -> None:
+def list_transactions(request: Request, asked: cluster_arguments.Transactions) -> None:
     """Answer with those in doubt, and with who did not answer."""
     names = [target.name for target in request.targets]
     answers: dict[str, Any] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.node.administration.arguments import ClusterConfigure
+from holdfast.node.administration.cluster_arguments import ClusterConfigure
 from holdfast.node.clock import Clock
 from holdfast.node.clustered.configuration.setting_kinds import all_values
 from holdfast.node.clustered.configuration.shared_configuration import SharedConfiguration

@@ -9,24 +9,31 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from holdfast.bus.bus import Bus
-from holdfast.node.administration.arguments import ClusterOrder
+from holdfast.node.administration.cluster_arguments import ClusterOrder
+from holdfast.node.clustered.orders.drain import Drain
 from holdfast.node.clustered.orders.node_calls import NodeCalls
 from holdfast.node.clustered.orders.takeover import Takeovers
 from holdfast.node.messages.start import Backup
 
 
 class Orders:
-    def __init__(self, whose: Backup, bus: Bus, takeovers: Takeovers) -> None:
-        self.takeovers = takeovers
-        self._calls = NodeCalls(whose, bus, {"resign": takeovers.serve})
-        self._orders: dict[str, Callable[[ClusterOrder], Awaitable[Any]]] = {"takeover": self._take_over}
+    def __init__(self, whose: Backup, bus: Bus, takeovers: Takeovers, drain: Drain) -> None:
+        self._takeovers = takeovers
+        self._drain = drain
+        self._calls = NodeCalls(whose, bus, {"resign": takeovers.serve, "drain": drain.serve})
+        self._orders: dict[str, Callable[[ClusterOrder], Awaitable[Any]]] = {
+            "takeover": lambda asked: takeovers.order(self._calls, asked.manager, asked.node),
+            "drain": lambda asked: drain.order(self._calls, asked.node, undo=False),
+            "undrain": lambda asked: drain.order(self._calls, asked.node, undo=True),
+        }
 
     async def carry_out(self, asked: ClusterOrder) -> Any:
         """Return the answer; HoldfastError when it is refused, or cannot be done now."""
         return await self._orders[asked.order](asked)
 
-    async def _take_over(self, asked: ClusterOrder) -> dict[str, Any]:
-        return await self.takeovers.order(self._calls, asked.manager, asked.node)
+    async def leave(self) -> None:
+        """The node is stopped: others go on in its place."""
+        await self._drain.leave()
 
     async def stop(self) -> None:
         await self._calls.stop()

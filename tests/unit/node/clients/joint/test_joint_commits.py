@@ -94,9 +94,9 @@ async def test_a_client_that_lost_its_link_before_the_answer_asks_again_and_hear
         committing = asyncio.create_task(sent_to_both(client))
         await until(lambda: held.held, "all are prepared")
 
-        for link in list(node.clients._open):
+        for link in list(node.clients.open):
             link._link.close()
-        await until(lambda: node.clients._open, "there is a new link")
+        await until(lambda: node.clients.open, "there is a new link")
         held.let_go()
 
         await committing

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from holdfast.errors import BadSetting
-from holdfast.node.clients.busy_wait import BusyWait
+from holdfast.node.busy_wait import BusyWait
 from holdfast.node.settings import VIGIL_US_MAX, NodeSettings
 from tests.waiting import turn_loop
 
