@@ -114,7 +114,8 @@ async def test_a_flipped_bit_in_one_replica_is_named_and_nothing_is_lost(tmp_pat
                 node = list(cluster.nodes.values())[number % len(cluster.nodes)]
                 node.kill()
                 await asyncio.to_thread(node.start)
-                assert [event.data async for event in client.queue("kept").browse()] == wanted
+                async with client.queue("kept").browse() as events:
+                    assert [event.data async for event in events] == wanted
             print(f"named after {number} starts")
             assert any(f"on server {victim.name} is damaged" in node.log for node in cluster.nodes.values())
 
