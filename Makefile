@@ -29,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-pipeline demo-continuity demo-relay demo-cluster test test-long lint check docs bench lock format clean
+.PHONY: help demo demo-pipeline demo-continuity demo-relay demo-cluster test test-long soak lint check docs bench lock format clean
 
 help: ## list what can be done
 	@echo "Holdfast: what was accepted is never lost."
@@ -63,6 +63,10 @@ test: $(STAMPS)/dev $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/packages ## show th
 # How much each test then tries is decided in tests/effort.py, which also says how to replay a failure.
 test-long: $(STAMPS)/dev $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/packages ## the same with many more faults, from new seeds: about half an hour
 	HOLDFAST_TEST=long $(PYTEST) --durations=20 $(TESTS)
+
+SOAK ?= 10
+soak: $(STAMPS)/dev ## a cluster under load with faults at random for ten minutes; SOAK=60 for an hour
+	HOLDFAST_TEST=long HOLDFAST_SOAK=$(SOAK) $(BIN)/pytest -n 0 -s tests/faults/test_cluster_soak.py
 
 CODE := src tests examples docs/reference
 lint: $(STAMPS)/dev ## format, lint, types, imports

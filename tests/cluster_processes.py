@@ -24,7 +24,9 @@ class ClusterProcesses:
         grace_ms: int = 2_000,
         options: Sequence[str] = (),
         managers: Mapping[str, Sequence[str]] | None = None,
+        hosts: Mapping[str, str] | None = None,
     ) -> None:
+        """`hosts`: the address of each node, where they are not all on this machine."""
         self.file = folder / "cluster.toml"
         self.name = f"test-{secrets.token_hex(4)}"
         lines = {
@@ -41,7 +43,8 @@ class ClusterProcesses:
         self.file.write_text(f"{text}[managers]\n{copies}")
         self.folder = folder
         self.options = ("--cluster", str(self.file), "--session-grace-ms", str(grace_ms), *options)
-        self.nodes = {name: ServerProcess(folder / name, "--name", name, *self.options) for name in nodes}
+        where = hosts or dict.fromkeys(nodes, "127.0.0.1")
+        self.nodes = {name: ServerProcess(folder / name, "--name", name, *self.options, host=where[name]) for name in nodes}
 
     def __enter__(self) -> ClusterProcesses:
         for node in self.nodes.values():
@@ -64,4 +67,4 @@ class ClusterProcesses:
 
 
 def _url(nodes: Iterable[ServerProcess]) -> str:
-    return "holdfast://" + ",".join(f"127.0.0.1:{node.port}" for node in nodes)
+    return "holdfast://" + ",".join(f"{node.host}:{node.port}" for node in nodes)

@@ -1,9 +1,10 @@
 """How much the tests try: a little in `make test`, everything in `make test-long`.
 
-One environment variable decides, and only this module reads it:
+Environment variables decide, and only this module reads them:
 
     HOLDFAST_TEST=long    what `make test-long` sets; anything else, or nothing, is short
     HOLDFAST_SEED=17      replay a run: a test that fails shows the seed it has printed
+    HOLDFAST_SOAK=10      for how many minutes a soak runs, what `make soak` sets
 
 Every promise has tests of both lengths. A short run tries each kind of fault a few times, from fixed seeds, so that it finds the
 same today and tomorrow; a long run tries it often, from new seeds. A test says which amounts it means where it uses them:
@@ -31,6 +32,8 @@ import pytest
 
 IS_LONG = os.environ.get("HOLDFAST_TEST") == "long"
 SEEDS = 1 << 32
+# Of a soak that is part of a long run.
+SOAK_MINUTES = 2
 
 
 def rounds(*, short: int, long: int) -> int:
@@ -41,6 +44,11 @@ def rounds(*, short: int, long: int) -> int:
 def cases(short: Iterable[Any], *, long: Iterable[Any]) -> list[Any]:
     """Return the values of a parameter: those of every run, and those that only a long run tries."""
     return [*short, *(pytest.param(each, marks=pytest.mark.long) for each in long)]
+
+
+def soak_minutes() -> float:
+    """Return for how many minutes a soak runs."""
+    return float(os.environ.get("HOLDFAST_SOAK") or SOAK_MINUTES)
 
 
 def seed(fixed: int) -> int:

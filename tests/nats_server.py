@@ -48,9 +48,11 @@ class NatsServer:
         max_payload: str = "2MB",
         cluster: str = "",
         tls: Pem | None = None,
+        host: str = "127.0.0.1",
     ) -> None:
         """`cluster`: more of its configuration. `tls`: it speaks TLS alone, to monitors too, with this certificate."""
         self.name = name
+        self._host = host
         self._folder = folder
         self._tls = tls
         self._settings = {"sync_interval": sync_interval, "max_payload": max_payload, "cluster": cluster}
@@ -66,11 +68,11 @@ class NatsServer:
 
     @property
     def url(self) -> str:
-        return f"nats://127.0.0.1:{self._ports['nats']}"
+        return f"nats://{self._host}:{self._ports['nats']}"
 
     @property
     def monitor(self) -> str:
-        return f"{self._monitoring}://127.0.0.1:{self._ports['monitoring']}"
+        return f"{self._monitoring}://{self._host}:{self._ports['monitoring']}"
 
     @property
     def _monitoring(self) -> str:
@@ -98,8 +100,8 @@ class NatsServer:
     def _configuration(self) -> str:
         tls = "" if self._tls is None else f'tls {{ cert_file: "{self._tls.certificate}", key_file: "{self._tls.key}" }}'
         return f"""
-            listen: "127.0.0.1:{self._ports["nats"]}"
-            {self._monitoring}: "127.0.0.1:{self._ports["monitoring"]}"
+            listen: "{self._host}:{self._ports["nats"]}"
+            {self._monitoring}: "{self._host}:{self._ports["monitoring"]}"
             {tls}
             ports_file_dir: "{self._folder}"
             server_name: "{self.name}"

@@ -27,25 +27,28 @@ def _small(options: tuple[str, ...]) -> list[str]:
 
 
 class ServerProcess(HoldfastProcess):
-    def __init__(self, data: Path, *options: str, limits: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, data: Path, *options: str, limits: Callable[[], None] | None = None, host: str = "127.0.0.1"
+    ) -> None:  # fmt: skip
         self.data = data
+        self.host = host
         self.port = free_port()
         self._options = (*_small(options), *options)
         super().__init__(data.parent / f"{data.name}.log", limits)
 
     def _arguments(self) -> list[str]:
-        return ["serve", "--data", str(self.data), "--listen", f"127.0.0.1:{self.port}", *self._options]
+        return ["serve", "--data", str(self.data), "--listen", f"{self.host}:{self.port}", *self._options]
 
     @property
     def url(self) -> str:
-        return f"holdfast://127.0.0.1:{self.port}"
+        return f"holdfast://{self.host}:{self.port}"
 
     def _until_started(self) -> None:
         """Until it takes connections."""
         began = time.monotonic()
         while True:
             try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                socket.create_connection((self.host, self.port), timeout=1).close()
                 return
             except OSError:
                 assert not self.is_over, f"the server ended:\n{self.log[-3000:]}"

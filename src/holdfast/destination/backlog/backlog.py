@@ -36,6 +36,7 @@ class Backlog:
         self._bodies = bodies or Bodies()
         self.is_reopening = is_reopening
         self.waiting = 0
+        self.furthest = 0  # the newest position that was finished; after a restore the newest one at all. No part of the state
         self.finished_count = 0  # events ever finished here; with those that wait, all events ever placed
         self.history = History()
         self.sizes: Sizes | None = None  # kept only if the high water is set in bytes
@@ -101,6 +102,7 @@ class Backlog:
         for page, offset, base, low, high in self._slots.within(ranges):
             self._finish_in(page, offset, base, low, high, found)
         if found:
+            self.furthest = max(self.furthest, max(last for _, last in found))
             self.history.forget(found)
             self._slots.drop_finished_pages()
         return Ranges.gather(found)
@@ -366,6 +368,7 @@ class Backlog:
     def rebuild(self, newest_entry: int, next_slot: int) -> None:
         """Rebuild a backlog, empty so far, that was in use; the other `rebuild` methods bring back its events."""
         self._slots.newest_entry, self._slots.next_slot = newest_entry, next_slot
+        self.furthest = ((newest_entry + 1) << INDEX_BITS) - 1
 
     def rebuild_page(self, page: Page) -> None:
         self._slots.add_full_page(page)

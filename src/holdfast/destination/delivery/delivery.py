@@ -19,7 +19,6 @@ primary that may have died with its programs, events go out with `crash_care`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 
 from holdfast.destination.backlog.backlog import Backlog, Span
 from holdfast.destination.backlog.runs import Runs
@@ -127,8 +126,14 @@ class Delivery:
         self._state.leave(receiver)
         for first, last in held:
             self._state.forget(first, last)
+            if self._receivers:  # others may have had later ones
+                self._state.doubt.add(first, last)
             self._state.put_back(first, last, 0)
         return Ranges.gather(held)
+
+    def doubt_until(self, position: int) -> None:
+        """Events up to this position that nobody holds may have been sent to somebody by a former primary: they are marked."""
+        self._state.doubt.raise_until(position)
 
     def reached(self, holder: Holder, position: int) -> None:
         """The holder's program was handed this event, and everything that was handed over before it."""
@@ -159,14 +164,6 @@ class Delivery:
     def held(self, holder: Holder) -> Ranges:
         receiver = self._receivers.get(holder)
         return Ranges.gather(self._held_by(receiver)) if receiver else Ranges()
-
-    def unheld(self, up_to: int, spans_max: int) -> Ranges:
-        """The events up to this position that wait and that nobody holds; of many, the first spans."""
-        found = list(islice(self._backlog.unfinished(Ranges.of((0, up_to))), spans_max))
-        if not found:
-            return Ranges()
-        others = Ranges.gather((first, last) for first, last, _ in self._state.positions)
-        return Ranges.of((min(found)[0], max(found)[1])).without(others)
 
     def _held_by(self, receiver: Receiver) -> list[tuple[int, int]]:
         positions = self._state.positions
@@ -221,6 +218,7 @@ class Delivery:
             self._crash_care.finish(sum(self._state.held_in(first, last) for first, last in ranges))
         for first, last in ranges:
             self._state.finish(first, last)
+            self._state.doubt.forget(first, last)
         self._review_crash_care()
 
     def returned(self, ranges: Ranges, not_before_ms: int, session: str = "") -> None:

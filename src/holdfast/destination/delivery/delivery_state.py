@@ -30,6 +30,7 @@ from holdfast.destination.backlog.backlog import Backlog
 from holdfast.destination.backlog.runs import Runs
 from holdfast.destination.batch_traits import LANES, is_grouped, priority_of
 from holdfast.destination.delivery.credit import Receiver
+from holdfast.destination.delivery.doubt import Doubt
 from holdfast.destination.delivery.lane import Hint, Lane
 from holdfast.destination.delivery.view import View
 from holdfast.event.position import INDEX_BITS, Ranges
@@ -62,6 +63,7 @@ class DeliveryState:
         self.limit = limit
         self.positions: Runs[PositionState] = Runs()
         self.views: dict[str, View] = {}
+        self.doubt = Doubt()
         self.exhausted: list[tuple[int, int]] = []
         self.lanes: list[Lane] = []  # without groups; the highest priority first
         self.lane: dict[int, Lane] = {}  # the same, by number

@@ -119,6 +119,8 @@ class Handouts:
             _, end, deliveries = self._backlog.deliveries_over(first, last)[0]
             if not deliveries:
                 end, is_returned = self._backlog.history.marked_until(first, end)
+        if not deliveries and not is_returned:
+            end, is_returned = self._state.doubt.marked_until(first, end)
         if self._state.is_over_limit(deliveries):
             self._state.exhaust(first, end)
             return end, None, False

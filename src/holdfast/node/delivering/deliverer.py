@@ -33,8 +33,6 @@ from holdfast.node.reading.head_reader import HeadReader
 from holdfast.node.reading.shared_turn import SharedTurn
 
 BacklogKey = effect.BacklogKey
-# Of what a receiver that did not come back may hold so many spans of events are marked at most.
-MARKED_SPANS_MAX = 65_536
 # Effects that change nothing for deliveries.
 _NOT_DELIVERED = (
     effect.Answer, effect.Claimed, effect.BacklogCreated, effect.Died, effect.ReturnedOften, effect.WindowShortened,
@@ -58,9 +56,9 @@ class Deliverer:
         self._roster = Roster()
         self._congestion = Congestion()
         self._early_returns: list[effect.Returned] = []
+        self._taken_over_at = 0  # the last position before the own claim, where another was primary until then
         self._away: set[str] = set()  # sessions that have lost their links
         self.is_silent: Callable[[str], bool] = lambda client_manager: False  # in a cluster, by its heartbeats
-        self._began_at = 0  # the entry of the own claim
         heads, turn, find = HeadReader(directory, channel), turn or SharedTurn(), self.deliveries.get
         self._dead_and_detach = DeadAndDetach(channel, clock, find)
         beside = (self._dead_and_detach, figures or Figures())
@@ -70,11 +68,11 @@ class Deliverer:
 
     # --- becoming primary --------------------------------------------------------------------------------------------
 
-    def begin(self, epoch: int, early: Mapping[BacklogKey, Ranges]) -> None:
+    def begin(self, epoch: int, early: Mapping[BacklogKey, Ranges], is_taken_over: bool = False) -> None:
         """Start delivering. Receivers that were attached before the start are awaited until they attach again, or are
-        detached."""
+        detached. `is_taken_over`: another node was primary until now, and nobody knows what it has sent."""
         self._dead_and_detach.epoch = epoch
-        self._began_at = self._directory.applied
+        self._taken_over_at = position.of(self._directory.applied) if is_taken_over else 0
         for queue in self._directory.catalog.used_queues():
             if queue.backlog.has_expiries or queue.key in early:
                 self._delivery(queue.key)
@@ -103,19 +101,8 @@ class Deliverer:
         """Detach receivers from before the start that did not come back, although their sessions did. Whether anybody is still
         awaited."""
         for holder in self._roster.missing():
-            self._dead_and_detach.release(holder[0], [], self._may_hold(*holder))
             self._dead_and_detach.detach_receiver(holder)
         return self._roster.is_waiting
-
-    def _may_hold(self, session: str, receiver: int = 0) -> list[Returning]:
-        """What the receivers of a session may hold that did not come back: what was placed before this node was primary, and
-        nobody else holds. Others may have had later events, so that these come again marked (rule 3 of the cluster)."""
-        return [
-            (key, delivery.unheld(position.of(self._began_at), MARKED_SPANS_MAX))
-            for key, awaited in self._roster.awaited.items()
-            if any(holder[0] == session and receiver in (0, holder[1]) for holder in awaited)
-            and (delivery := self._delivery(key)) is not None
-        ]
 
     def _delivery(self, key: BacklogKey) -> Delivery | None:
         """The delivery of a backlog, made when it is first needed: of a hundred thousand queues few are in use. None when there
@@ -123,6 +110,7 @@ class Deliverer:
         delivery = self.deliveries.get(key)
         if delivery is None and (queue := self._directory.catalog.queues.get(key)) is not None:
             self.deliveries[key] = delivery = Delivery(queue.backlog, queue.settings.redelivery_limit)
+            delivery.doubt_until(min(queue.backlog.furthest, self._taken_over_at))
             self._expirer.begin(key, delivery)
         return delivery
 
@@ -176,8 +164,9 @@ class Deliverer:
         elif isinstance(each, effect.Attached):
             self._attach_again((each.session, each.receiver), each.backlog)
         elif isinstance(each, effect.DetachedReceiver):
-            if was_away:  # nobody knows which event its program was working on
+            if was_away:  # nobody knows which event its program was working on, nor what it was sent
                 delivery.begin_crash_care()
+                delivery.doubt_until(self._taken_over_at)
             delivery.detach((each.session, each.receiver))
         elif isinstance(each, effect.BacklogDeleted):
             del self.deliveries[each.backlog]
@@ -200,7 +189,10 @@ class Deliverer:
         selector = self._directory.queue(key).receivers.selector_of(holder)
         delivery = self._delivery(key)
         assert delivery is not None, f"{holder} attaches to {key}, which is not there"
+        is_awaited = holder in self._roster.awaited.get(key, ())
         held = self._roster.attach(holder, key)
+        if is_awaited and held:
+            delivery.doubt_until(min(held.last, self._taken_over_at))
         ahead, keeps = self._roster.take_ahead(holder), self._roster.is_keeping(holder)
         lost = delivery.attach(holder, held, selector, ahead, is_keeping=keeps)
         if self._congestion.is_passed_over(holder[0], self._roster.route(holder)):
@@ -307,11 +299,11 @@ class Deliverer:
             self._dead_and_detach.detach_lost(session, link, *self._held_by(session))
 
     def _held_by(self, session: str) -> tuple[list[Returning], list[Returning]]:
-        """What a session holds: events that its programs were handed, and others, which it may hold."""
+        """What a session holds: events that its programs were handed, and others."""
         attached = [(holder, key) for holder, key in self._roster.of_session(session) if key in self.deliveries]
         seen = [(key, self.deliveries[key].seen(holder)) for holder, key in attached]
         unseen = [(key, self.deliveries[key].unseen(holder)) for holder, key in attached]
-        return seen, [*unseen, *self._may_hold(session)]
+        return seen, unseen
 
     def prepare_take_over(self, key: BacklogKey, session: str) -> None:
         """A receiver of this session is about to take over a subscription: its present receiver gets nothing more, and the events

@@ -357,7 +357,7 @@ class MessageManager:
             self._listen()
         self.is_primary = True
         self.flow.begin()
-        self.deliverer.begin(claimed.epoch, self._start.early())
+        self.deliverer.begin(claimed.epoch, self._start.early(), self._start.is_backup)
         self.upkeep.begin(claimed.epoch, self._start.snapshot_at)
         self.assembly_timeout.begin(claimed.epoch)
         self._removal_watch.begin(claimed.epoch)

@@ -81,12 +81,22 @@ async def test_a_receiver_whose_client_comes_by_a_later_link_meanwhile_is_not_de
         assert one not in [entry for entry, _ in _delivered(nodes)]
 
 
+async def test_what_was_lost_on_its_way_at_a_takeover_comes_marked() -> None:
+    async with open_nodes() as nodes:
+        one, _, three = await _taken_over(nodes)
+
+        await _attach(nodes, "b", "ann")  # she never got the first; bob holds the second
+        await until(lambda: len(_delivered(nodes)) == 2, "both that nobody holds are delivered")
+
+        assert _delivered(nodes) == [(one, True), (three, False)]
+
+
 async def test_what_a_primary_releases_carries_its_epoch() -> None:
     async with open_nodes() as nodes:
         await _taken_over(nodes)
         at = nodes.channel.durable
 
-        nodes.managers["b"].deliverer.stop_waiting()
+        nodes.managers["b"].deliverer.detach_session("bob")
         await until(lambda: nodes.channel.durable >= at + 2, "it is released and detached")
 
         said = [decode_command(each)[0] for each in await nodes.channel.fetch([at + 1, at + 2])]
