@@ -193,10 +193,11 @@ class ClientManager:
         if former is not None:
             former.drop_session(session.id)
             target.fair_share.drop(session.id)
-            target.tell(LinkDown(session.id))
+            target.tell(LinkDown(session.id, session.link))
         session.came_back()
         if self._start:  # in a cluster its primary gives it up when this client manager is gone
-            target.append(command.Introduce(session.id, self._start, max(1, link_number)))
+            session.link = max(1, link_number)
+            target.append(command.Introduce(session.id, self._start, session.link))
         self.sessions[session.id] = session
         self.links[session.id] = link
         return session, first_id
@@ -281,10 +282,10 @@ class ClientManager:
         session.went_away(self.clock.steady_ms())
         target = self.managers[session.channel]
         target.fair_share.drop(session.id)
-        target.tell(LinkDown(session.id))
+        target.tell(LinkDown(session.id, session.link))
         if is_passing(session.id):
             self.forget_session(session)
-            self._give_up(target, session.id)
+            self._give_up(target, session.id, session.link)
 
     def forget_session(self, session: Session) -> None:
         self.sessions.pop(session.id, None)
@@ -299,7 +300,7 @@ class ClientManager:
         now = self.clock.steady_ms()
         for session in [each for each in self.sessions.values() if each.is_overdue(now, self.settings.session_grace_ms)]:
             self.forget_session(session)
-            self._give_up(self.managers[session.channel], session.id)
+            self._give_up(self.managers[session.channel], session.id, session.link)
         for target in self.managers.values():
             target.messages.list_sessions(target.given_up.intersection_update)
         self._timer = self.clock.call_later(self.settings.session_grace_ms // _LOOKS_PER_GRACE, self._look_for_overdue)
@@ -322,10 +323,10 @@ class ClientManager:
         for session in [each for each in sessions if each not in self.sessions]:
             self._give_up(target, session)
 
-    def _give_up(self, target: ManagerLink, session: str) -> None:
+    def _give_up(self, target: ManagerLink, session: str, link: int = 0) -> None:
         """A session that is given up cannot be resumed any more, although it is gone only when its Detach is applied."""
         target.given_up.add(session)
-        target.tell(SessionGone(session))
+        target.tell(SessionGone(session, link))
 
     # --- from message managers ---------------------------------------------------------------------------------------
 

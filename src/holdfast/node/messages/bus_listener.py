@@ -64,6 +64,8 @@ class BusListener:
 
     def hear(self, message: object) -> None:
         manager, deliverer = self._manager, self._deliverer
+        if isinstance(message, Holding | LinkDown | SessionGone) and self._has_moved(message.session, message.link):
+            return  # its client has come by another client manager since
         if isinstance(message, CreditGranted):
             manager.when_primary(partial(deliverer.grant, (message.session, message.receiver), *message[2:]))
         elif isinstance(message, HandedOn):
@@ -76,7 +78,7 @@ class BusListener:
         elif isinstance(message, LinkDown):
             deliverer.pause(message.session)
         elif isinstance(message, SessionGone):
-            manager.when_primary(partial(deliverer.detach_session, message.session))
+            manager.when_primary(partial(deliverer.detach_session, message.session, message.link))
         elif isinstance(message, AdministrationAsked):
             manager.when_primary(manager.administration_asked)
         elif isinstance(message, WatermarksAsked):
@@ -91,6 +93,10 @@ class BusListener:
             manager.when_caught_up(partial(self._ask, message), message.durable)
         elif isinstance(message, BrowseAsked):
             manager.when_caught_up(partial(self._browse, message), message.durable)
+
+    def _has_moved(self, session: str, link: int) -> bool:
+        found = self._manager.directory.sessions().get(session) if link else None
+        return found is not None and link < found.link
 
     def _ask(self, question: Question) -> None:
         self._questions.append(question)
