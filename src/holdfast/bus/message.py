@@ -25,6 +25,7 @@ class Holding(NamedTuple):
     held: Ranges
     ahead: list[tuple[int, int]] | None = None
     keeps: bool = False
+    link: int = 0  # as in `LinkDown`
 
 
 class NoLongerHeld(NamedTuple):
@@ -60,17 +61,20 @@ class HandedOn(NamedTuple):
 
 
 class LinkDown(NamedTuple):
-    """Client manager: the link of the session is lost; deliver nothing more to it until its receivers attach again."""
+    """Client manager: the link of the session is lost; deliver nothing more to it until its receivers attach again.
+
+    `link` is the number of its client's link; it counts for nothing after the session has come by a later one. 0: by whatever.
+    """
 
     session: str
-    client_manager: str = ""  # the start of its process: the session may have moved to another since
+    link: int = 0
 
 
 class SessionGone(NamedTuple):
-    """Client manager: the session did not come back within its grace; give it up."""
+    """Client manager: the session did not come back within its grace; give it up. `link` as in `LinkDown`."""
 
     session: str
-    client_manager: str = ""  # as of LinkDown
+    link: int = 0
 
 
 class LinkCongested(NamedTuple):

@@ -190,6 +190,7 @@ class Attach(Command, frozen=True):
     selector: str = ""  # of a receiver of a queue: it gets only what matches
     is_owner: bool = False  # it reads by place, and its subscription is not deleted meanwhile
     take_over: bool = False  # of a durable subscription for one receiver: the present one, of the same user, is detached
+    link: int = 0  # of a session that was introduced: ignored if it has come by a later link; 0: by whatever link
 
 
 class Detach(Command, frozen=True):

@@ -93,6 +93,7 @@ class Session:
         self.is_introduced = False  # destinations were told of it
         self.is_closing = False  # nothing more is opened in it
         self.away_since_ms: int | None = None
+        self.link = 0  # the number of its client's link, in a cluster: what is said by a lower one counts for nothing
         self._window = window
         self.unreceipted = 0
         self.assemblies: dict[str, None] = {}  # the newest that have begun

@@ -70,11 +70,12 @@ def revoke(state: State, entry: int, command: commands.Revoke, payload: memoryvi
 
 def attach(state: State, entry: int, command: commands.Attach, payload: memoryview, effects: Effects) -> int:
     """Attach a receiver: the entry that made the subscription; 0 for a queue. One that was overtaken by a later Attach of the
-    same receiver changes nothing: that would take the receiver's credit away, and nobody would grant it again."""
+    same receiver, or came by a former link, changes nothing: it would take the receiver's credit away, which nobody would grant
+    again."""
     queue = state.catalog.queue(command.destination, command.subscription)
     made_at = queue.made_at if isinstance(queue, Subscription) else 0
     session = state.sessions().get(command.session)
-    if session is not None and session.is_late(command.receiver, command.origin, command.token):
+    if session is not None and session.is_late(command.receiver, command.origin, command.token, command.link):
         return made_at
     for holder in _check_attach(state, command, queue):
         _detach(state, state.sessions()[holder[0]], holder[1], TAKEN_OVER, effects)

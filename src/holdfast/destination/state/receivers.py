@@ -127,8 +127,10 @@ class Session:
     # By which command each receiver was attached, of one that was introduced: its origin, and its token there.
     attached_by: dict[int, tuple[str, int]] = field(default_factory=dict)
 
-    def is_late(self, receiver: int, origin: str, token: int) -> bool:
-        """Whether this command to attach a receiver was overtaken by a later one of the same origin."""
+    def is_late(self, receiver: int, origin: str, token: int, link: int = 0) -> bool:
+        """Whether this command to attach a receiver was overtaken by a later one of the same origin, or came by a former link."""
+        if 0 < link < self.link:
+            return True
         newest = self.attached_by.get(receiver)
         return newest is not None and newest[0] == origin and token < newest[1]
 

@@ -213,10 +213,11 @@ class ClientManager:
                     former.receiver_gone(ReceiverGone(session.id, receiver, Detached.code, TAKEN))
             former.drop_session(session.id)
             target.fair_share.drop(session.id)
-            target.tell(LinkDown(session.id, self._start))
+            target.tell(LinkDown(session.id, session.link))
         session.came_back()
         if self._start:  # in a cluster its primary gives it up when this client manager is gone
-            target.append(command.Introduce(session.id, self._start, max(1, link_number)))
+            session.link = max(1, link_number)
+            target.append(command.Introduce(session.id, self._start, session.link))
         self.sessions[session.id] = session
         self.links[session.id] = link
         return session, first_id
@@ -301,10 +302,10 @@ class ClientManager:
         session.went_away(self.clock.steady_ms())
         target = self.managers[session.channel]
         target.fair_share.drop(session.id)
-        target.tell(LinkDown(session.id, self._start))
+        target.tell(LinkDown(session.id, session.link))
         if is_passing(session.id):
             self.forget_session(session)
-            self.unclaimed.give_up(target, session.id)
+            self.unclaimed.give_up(target, session.id, session.link)
 
     def forget_session(self, session: Session) -> None:
         self.sessions.pop(session.id, None)

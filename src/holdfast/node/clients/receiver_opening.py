@@ -146,7 +146,7 @@ class ReceiverOpening:
             self._request.failed(Closed("the session was closed meanwhile; connect again"))
             return
         session.open_receiver(message.receiver, self._place)
-        holding = (self._target.subject, session.id, message.receiver, self._held, self._ahead, message.keeps)
+        holding = (self._target.subject, session.id, message.receiver, self._held, self._ahead, message.keeps, session.link)
         self._target.tell(Holding(*holding))
         self._target.messages.when_told(partial(self._attach_told, self._target.links_made))
 
@@ -167,6 +167,7 @@ class ReceiverOpening:
             selector,
             message.is_owner,
             message.take_over,
+            session.link,
         )
         self._target.submit(made, token)
 

@@ -34,7 +34,7 @@ class UnclaimedSessions:
         now, grace_ms = self._clients.clock.steady_ms(), self._clients.settings.session_grace_ms
         for session in [each for each in self._clients.sessions.values() if each.is_overdue(now, grace_ms)]:
             self._clients.forget_session(session)
-            self._give_up_overdue(self._clients.managers[session.channel], session.id)
+            self._give_up_overdue(self._clients.managers[session.channel], session.id, session.link)
         for target in self._clients.managers.values():
             target.messages.list_sessions(target.given_up.intersection_update)
         self._plan()
@@ -43,17 +43,17 @@ class UnclaimedSessions:
         later_ms = self._clients.settings.session_grace_ms // _LOOKS_PER_GRACE
         self._timer = self._clients.clock.call_later(later_ms, self._look)
 
-    def _give_up_overdue(self, target: ManagerLink, session: str) -> None:
+    def _give_up_overdue(self, target: ManagerLink, session: str, link: int) -> None:
         """Give up a session that is away from here, unless it is at another client manager."""
         if not self._start:
-            self.give_up(target, session)
+            self.give_up(target, session, link)
             return
 
         def recalled(remembered: RememberedSession | None) -> None:
             if session in self._clients.sessions or remembered is None:
                 return
             if remembered.client_manager in ("", self._start):
-                self.give_up(target, session)
+                self.give_up(target, session, link)
 
         target.messages.recall_session(session, recalled)
 
@@ -75,10 +75,11 @@ class UnclaimedSessions:
         for session in [each for each in sessions if each not in self._clients.sessions]:
             self.give_up(target, session)
 
-    def give_up(self, target: ManagerLink, session: str) -> None:
-        """A session that is given up cannot be resumed any more, although it is gone only when its Detach is applied."""
+    def give_up(self, target: ManagerLink, session: str, link: int = 0) -> None:
+        """A session that is given up cannot be resumed any more, although it is gone only when its Detach is applied. `link`: its
+        client may have come elsewhere by a later one; 0: by whatever."""
         target.given_up.add(session)
-        target.tell(SessionGone(session, self._start))
+        target.tell(SessionGone(session, link))
 
     def stop(self) -> None:
         self._timer.cancel()

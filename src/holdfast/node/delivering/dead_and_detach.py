@@ -57,9 +57,9 @@ class DeadAndDetach:
         noted = command.InHand(self.epoch, key, holder, ranges.to_bytes())
         await self._channel.append(command.encode(noted), Purpose.UPKEEP)
 
-    def detach_session(self, session: str, seen: Iterable[Returning], unseen: Iterable[Returning], link: int) -> None:
-        """Release what a session held that did not come back, and detach it, unless it has come by a later link since."""
-        self.release(session, seen, unseen)
+    def detach_session(self, session: str, link: int, seen: Iterable[Returning], unseen: Iterable[Returning]) -> None:
+        """Detach a session that did not come back, unless it has come by a later link than this, and release what it holds."""
+        self.release(session, seen, unseen, link)
         self._detach(session, 0, link)
 
     def release(self, session: str, seen: Iterable[Returning], unseen: Iterable[Returning], link: int = 0) -> None:
@@ -81,12 +81,6 @@ class DeadAndDetach:
     def detach_receiver(self, holder: Holder) -> None:
         """Detach a receiver that did not come back, although its session did."""
         self._detach(*holder)
-
-    def detach_lost(self, session: str, link: int, seen: Iterable[Returning], unseen: Iterable[Returning]) -> None:
-        """Detach a session whose client manager is gone, unless it has come by a later link of its client, and release what it
-        holds."""
-        self.release(session, seen, unseen, link)
-        self._detach(session, 0, link)
 
     def _detach(self, session: str, receiver: int, link: int = 0) -> None:
         """Others get what it holds (rule 4); until it is detached, nobody does. So it is tried again where there was no room, but

@@ -283,11 +283,11 @@ class Deliverer:
             if key in self.deliveries:
                 self.deliveries[key].revoke(holder)
 
-    def detach_session(self, session: str) -> None:
-        """A session did not come back: events handed to its programs count as delivered, and all that it holds goes to others."""
+    def detach_session(self, session: str, link: int = 0) -> None:
+        """A session did not come back: events handed to its programs count as delivered, and all that it holds goes to others.
+        Unless it has come by a later link of its client than this one; 0: by whatever link."""
         self._away.discard(session)
-        known = self._directory.sessions().get(session)
-        self._dead_and_detach.detach_session(session, *self._held_by(session), 0 if known is None else known.link)
+        self._dead_and_detach.detach_session(session, link, *self._held_by(session))
 
     def detach_lost(self, session: str, link: int) -> None:
         """The client manager of a session is gone, and it has not come by a later link: as if it did not come back. Said again
@@ -296,7 +296,7 @@ class Deliverer:
         if self._given_up.get(session) != link:
             known = self._directory.sessions()
             self._given_up = {each: former for each, former in self._given_up.items() if each in known} | {session: link}
-            self._dead_and_detach.detach_lost(session, link, *self._held_by(session))
+            self.detach_session(session, link)
 
     def _held_by(self, session: str) -> tuple[list[Returning], list[Returning]]:
         """What a session holds: events that its programs were handed, and others."""

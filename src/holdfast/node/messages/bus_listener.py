@@ -64,6 +64,8 @@ class BusListener:
 
     def hear(self, message: object) -> None:
         manager, deliverer = self._manager, self._deliverer
+        if isinstance(message, Holding | LinkDown | SessionGone) and self._has_moved(message.session, message.link):
+            return  # its client has come by another client manager since
         if isinstance(message, CreditGranted):
             manager.when_primary(partial(deliverer.grant, (message.session, message.receiver), *message[2:]))
         elif isinstance(message, HandedOn):
@@ -74,10 +76,9 @@ class BusListener:
         elif isinstance(message, NotAttached):
             deliverer.expect_no_more((message.session, message.receiver))
         elif isinstance(message, LinkDown):
-            if not self._has_moved(message):
-                deliverer.pause(message.session)
+            deliverer.pause(message.session)
         elif isinstance(message, SessionGone):
-            manager.when_primary(partial(self._give_up, message))
+            manager.when_primary(partial(deliverer.detach_session, message.session, message.link))
         elif isinstance(message, AdministrationAsked):
             manager.when_primary(manager.administration_asked)
         elif isinstance(message, WatermarksAsked):
@@ -93,18 +94,10 @@ class BusListener:
         elif isinstance(message, BrowseAsked):
             manager.when_caught_up(partial(self._browse, message), message.durable)
 
-    def _has_moved(self, told: LinkDown | SessionGone) -> bool:
-        """Whether the session has come through another client manager than the one that tells this: it is over there alone."""
-        known = self._manager.directory.sessions().get(told.session)
-        return (
-            known is not None
-            and "" not in (told.client_manager, known.client_manager)
-            and (told.client_manager != known.client_manager)
-        )
-
-    def _give_up(self, told: SessionGone) -> None:
-        if not self._has_moved(told):
-            self._deliverer.detach_session(told.session)
+    def _has_moved(self, session: str, link: int) -> bool:
+        """Whether the session has come by a later link of its client than this one."""
+        found = self._manager.directory.sessions().get(session) if link else None
+        return found is not None and link < found.link
 
     def _ask(self, question: Question) -> None:
         self._questions.append(question)

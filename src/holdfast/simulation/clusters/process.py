@@ -87,10 +87,10 @@ class Process:
         self.slowness = 1
         self.ahead_us = 0  # of the machine's clock
         self.failures: list[str] = []
+        self.at_end: list[Callable[[], Coroutine[Any, Any, None]]] = []  # after the run: files are closed
         self._entered = entered
         self._busy_until_us = 0
         self._turn_us: int | None = None
-        self._tasks: list[asyncio.Task[Any]] = []
 
     def _failed(self, context: dict[str, Any]) -> None:
         if not self.is_dead:
@@ -106,9 +106,13 @@ class Process:
 
     def start(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         task = self.loop.create_task(work, name=name)
-        self._tasks.append(task)
+        task.add_done_callback(self._ended)
         self._wake(self.world.now_us)
         return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            self._failed({"message": task.get_name(), "exception": problem})
 
     def _wake(self, at_us: int) -> None:
         at_us = max(at_us, self._busy_until_us)
@@ -155,6 +159,11 @@ class Process:
         """Cancel everything that still waits, after the run, so that nothing of it is left to the garbage collector."""
         self.is_dead = True
         self._entered(self)
+        ending = [self.loop.create_task(each()) for each in self.at_end]
+        for _ in range(LAST_TURNS):
+            if all(task.done() for task in ending):
+                break
+            self.loop.turn()
         for _ in range(LAST_TURNS):
             for task in asyncio.all_tasks(self.loop):
                 task.cancel()

@@ -39,6 +39,7 @@ CALL_S = 60.0
 PAUSE_MS = (20, 200)
 # After so many of all events a recipient waits until its confirms are settled.
 SETTLED = 0.4
+ALL = [(0, 1 << 127)]
 # What may be told to a program that sends, receives or commits while the cluster is not whole.
 TROUBLE = (OutcomeUnknown, Unavailable, Detached, AlreadyConfirmed, SubscriptionInUse, TransactionAborted)
 
@@ -60,7 +61,7 @@ class Observer:
         self.may_send = False  # what is sent before a subscription is there is not meant for it
         self.is_ending = False
         self.numbers: dict[str, int] = {}
-        self.places: dict[str, dict[tuple[str, int], set[int]]] = {DONE: {}, COPY: {}}
+        self.places: dict[str, dict[tuple[str, int], set[tuple[str, int]]]] = {DONE: {}, COPY: {}}
         self._work: set[tuple[str, int]] = set()  # accepted
         self.trouble = 0
         self.moved = 0
@@ -208,7 +209,7 @@ class ClientHost:
         is_redelivered = event.redelivered or audience == ORDERS or self.starts > 1
         observer.account.delivered(audience, recipient, producer, number, is_redelivered=is_redelivered)
         if moved:
-            observer.places[audience].setdefault(tuple(moved), set()).add(event.position)
+            observer.places[audience].setdefault(tuple(moved), set()).add((event.channel, event.position))
         if self._world.dice.random() < 0.05:
             await asyncio.sleep(self._world.dice.random() / 10)
         await event.confirm()
@@ -221,7 +222,8 @@ class ClientHost:
             await incoming.settled()
         except HoldfastError as problem:
             self._trouble(f"cannot settle all of {audience}", problem)
-            unsettled = problem.fields.get("positions", [(0, 1 << 127)])
+            # Positions of a pattern may be of several channels: then none of them is known to be settled.
+            unsettled = problem.fields.get("positions", ALL) if audience != NEWS else ALL
         for producer, number, position in confirmed:
             if not any(first <= position <= last for first, last in unsettled):
                 self._world.note(self.name, f"has settled {producer} {number} of {audience}")

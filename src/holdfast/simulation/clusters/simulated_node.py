@@ -6,6 +6,7 @@ arrive, and the next start has another start id.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
@@ -14,6 +15,7 @@ from holdfast.bus.message_codec import MessageCodec
 from holdfast.bus.nats.nats_bus import NatsBus
 from holdfast.channel.jetstream.jetstream_channel import JetStreamChannel
 from holdfast.channel.jetstream.settings import JetStreamSettings
+from holdfast.errors import Unavailable
 from holdfast.event import identifier
 from holdfast.event.identifier import Starts
 from holdfast.node.administration.arguments import ACTIONS
@@ -22,10 +24,12 @@ from holdfast.node.clustered.cluster_node import ClusterNode
 from holdfast.node.clustered.cluster_settings import ClusterSettings
 from holdfast.node.clustered.configuration.setting_kinds import essential_values
 from holdfast.node.clustered.configuration.shared_configuration import SharedConfiguration
+from holdfast.node.clustered.places_bucket import PlacesBucket
 from holdfast.node.identity import Identity
 from holdfast.node.settings import NodeSettings
 from holdfast.simulation.clusters.channel_servers import ChannelServers
 from holdfast.simulation.clusters.process import Process
+from holdfast.simulation.clusters.simulated_bucket import BucketServers, SimulatedBucket
 from holdfast.simulation.clusters.simulated_bus import SimulatedBus, SimulatedConnection
 from holdfast.simulation.clusters.simulated_channel import SimulatedChannel
 from holdfast.simulation.clusters.simulated_link import Listener
@@ -34,6 +38,8 @@ CLUSTER = "simulated"
 # No server is at this address: bus and channel are simulated.
 NATS = JetStreamSettings(servers=("nats://simulated",), monitors=("http://simulated",))
 
+# A node whose places cannot be read is started again after this.
+OPEN_AGAIN_S = 0.5
 # Nodes have no files: the configuration is that of the simulation.
 NO_FOLDER = Path("/nonexistent/holdfast")
 
@@ -49,8 +55,12 @@ class SimulatedNode:
         settings: NodeSettings,
         bus: SimulatedBus,
         channels: Mapping[str, ChannelServers],
+        bucket: BucketServers,
+        disk: Path,
         make_process: MakeProcess,
     ) -> None:
+        """`managers`: the nodes that have a copy of each message manager. `bucket` has the places, where there are several, and
+        `disk` is a folder for the nodes' copies of it."""
         self.name = name
         self.listener = Listener(name)
         self.node: ClusterNode | None = None
@@ -59,6 +69,8 @@ class SimulatedNode:
         self._settings = settings
         self._bus = bus
         self._channels = channels
+        self._bucket = bucket
+        self._disk = disk
         self._make_process = make_process
         self._identity = Starts(0, number)  # on its disk
         self.process = make_process(name)
@@ -84,8 +96,25 @@ class SimulatedNode:
         clock = SystemClock(process.machine_ns, process.steady_ns)
         configuration = SharedConfiguration(NO_FOLDER, essential_values(self._cluster, self._settings), self._settings, None)
         kept = cast("dict[str, JetStreamChannel]", channels)  # the same to its users
-        self.node = ClusterNode(self._cluster, self._settings, identity, bus, kept, None, clock, configuration)
+        places = await self._places() if len(channels) > 1 else None
+        self.node = ClusterNode(self._cluster, self._settings, identity, bus, kept, places, clock, configuration)
         self.listener.accept = self.node.clients.accept
+
+    async def _places(self) -> PlacesBucket:
+        process = self.process
+        bucket = SimulatedBucket(self._bucket, self._bus.network, process)
+
+        async def open_bucket() -> SimulatedBucket:
+            return bucket
+
+        while True:
+            try:
+                places = await PlacesBucket.open(open_bucket, list(self._channels), (), self._disk / f"places-{self.name}")
+            except Unavailable:
+                await asyncio.sleep(OPEN_AGAIN_S)
+            else:
+                process.at_end.append(places.close)
+                return places
 
     def crash(self, *, is_machine: bool) -> None:
         """End its process. Of a machine that is gone, nobody hears."""

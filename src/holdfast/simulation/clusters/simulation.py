@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import logging
 import math
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from holdfast.node.settings import NodeSettings
@@ -20,13 +23,19 @@ from holdfast.simulation.clusters.faults import Faults
 from holdfast.simulation.clusters.network import CALM, Network, Weather
 from holdfast.simulation.clusters.process import Process
 from holdfast.simulation.clusters.programs import ClientHost, Observer
+from holdfast.simulation.clusters.simulated_bucket import BucketServers
 from holdfast.simulation.clusters.simulated_bus import SimulatedBus
 from holdfast.simulation.clusters.simulated_node import SimulatedNode
 from holdfast.simulation.clusters.surroundings import Surroundings
 from holdfast.simulation.clusters.world import S_US, World
 
-MANAGER = "m1"
 NODES = ("a", "b", "c")
+# The message managers of a run, with the nodes that have a copy of each.
+MANAGERS: tuple[dict[str, tuple[str, ...]], ...] = (
+    {"m1": ("a", "b")},
+    {"m1": ("a", "b", "c")},
+    {"m1": ("a", "b"), "m2": ("b", "c")},
+)
 CLIENTS = ("one", "two")
 # A cluster that is whole is ready within this, and everything is delivered within the other.
 START_S = 30
@@ -78,14 +87,16 @@ class Simulation:
         self._surroundings = Surroundings(self.world)
         self._processes: list[Process] = []
         self._errors: list[str] = []
+        self._disk = Path(tempfile.mkdtemp(prefix="holdfast-simulation-"))  # used where there are several message managers
         self._network = Network(self.world, CALM)
-        self._channels = {MANAGER: ChannelServers(self.world, MANAGER)}
+        managers = MANAGERS[self.world.dice.randrange(len(MANAGERS))]
+        self._channels = {name: ChannelServers(self.world, name) for name in managers}
+        bucket = BucketServers(next(iter(self._channels.values())))
         self._weather = Weather.drawn(self.world.dice)
         self.observer = Observer()
-        managers = {MANAGER: NODES[: self.world.dice.choice((2, 2, 3))]}
         bus = SimulatedBus(self.world, self._network)
         self.nodes = [
-            SimulatedNode(name, number, managers, self._settings(name), bus, self._channels, self._process)
+            SimulatedNode(name, number, managers, self._settings(name), bus, self._channels, bucket, self._disk, self._process)
             for number, name in enumerate(NODES, 1)
         ]
         listeners = [node.listener for node in self.nodes]
@@ -113,6 +124,7 @@ class Simulation:
                 broken, takeovers = self._broken(), self._takeovers()
                 for process in self._processes:
                     process.bury()
+                shutil.rmtree(self._disk)
         verdict = self.observer.account.verdict()
         return Outcome(
             self._seed, broken, self.world.trace.digest(), self.world.now_us / S_US,

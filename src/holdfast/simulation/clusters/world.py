@@ -9,15 +9,35 @@ happens in this order, so one seed gives one run.
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 import random
+from collections import deque
 from collections.abc import Callable
-
-from holdfast.simulation.clusters.trace import Trace
 
 S_US = 1_000_000
 # The machines' clocks at the beginning: 2026-11-18.
 EPOCH_US = 1_795_000_000 * S_US
+
+LINES_KEPT = 400
+
+
+class Trace:
+    """What happened, when and where. The digest covers every line; the last lines are kept, for whoever looks for a cause."""
+
+    def __init__(self, lines_kept: int = LINES_KEPT) -> None:
+        self.lines: deque[str] = deque(maxlen=lines_kept)
+        self.count = 0
+        self._digest = hashlib.blake2b(digest_size=16)
+
+    def note(self, now_us: int, who: str, what: str) -> None:
+        line = f"{now_us / 1e6:.6f} {who} {what}"
+        self.count += 1
+        self.lines.append(line)
+        self._digest.update(line.encode())
+
+    def digest(self) -> str:
+        return self._digest.hexdigest()
 
 
 class World:
