@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tests.nats_server import NatsServer
@@ -14,7 +14,7 @@ NODES = ("a", "b")
 
 
 class ClusterProcesses:
-    """One message manager with a copy at each node."""
+    """One message manager with a copy at each node, or several that have them as `managers` says."""
 
     def __init__(
         self,
@@ -23,6 +23,7 @@ class ClusterProcesses:
         nodes: Sequence[str] = NODES,
         grace_ms: int = 2_000,
         options: Sequence[str] = (),
+        managers: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.file = folder / "cluster.toml"
         self.name = f"test-{secrets.token_hex(4)}"
@@ -36,7 +37,8 @@ class ClusterProcesses:
             "upkeep_mib": 16,
         }
         text = "".join(f"{name} = {json.dumps(value)}\n" for name, value in lines.items())
-        self.file.write_text(f"{text}[managers]\nm1 = {json.dumps(list(nodes))}\n")
+        copies = "".join(f"{name} = {json.dumps(list(each))}\n" for name, each in (managers or {"m1": nodes}).items())
+        self.file.write_text(f"{text}[managers]\n{copies}")
         every = ("--cluster", str(self.file), "--session-grace-ms", str(grace_ms), *options)
         self.nodes = {name: ServerProcess(folder / name, "--name", name, *every) for name in nodes}
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import random
 import resource
 import signal
 import socket
@@ -12,21 +10,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from examples.free_port import free_port as free_port  # for tests, too
 from tests.holdfast_process import HoldfastProcess
 
 START_S_MAX = 30
 # A new journal is written with zeros before its first event. Most tests need little of one, and there are thousands of them.
 SMALL = {"journal_size": "128M", "segment_size": "4M", "reserve": "2M"}
 SMALL_QUERY = "?" + "&".join(f"{name}={size}" for name, size in SMALL.items())
-
-
-def free_port() -> int:
-    """Find a port that the system gives to nobody by itself: another test's connection could have it before the server starts."""
-    while True:
-        port = random.SystemRandom().randrange(10_000, 32_000)
-        with contextlib.suppress(OSError), socket.socket() as probe:
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 def _small(options: tuple[str, ...]) -> list[str]:

@@ -17,13 +17,6 @@ START_SECONDS = 60.0
 STOP_SECONDS = 15.0
 
 
-def free_port() -> int:
-    """A port nobody listens on right now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def program(name: str, *folders: str) -> str:
     """Where a program is: beside this Python, in these folders, or on the path."""
     places = os.pathsep.join((str(Path(sys.executable).parent), *folders, os.environ.get("PATH", "")))

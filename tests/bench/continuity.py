@@ -22,8 +22,8 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from examples.free_port import free_port
 from holdfast.continuity.domain import Domain, KeyRule, Route
-from tests.bench.child import free_port
 from tests.bench.http_load import GOOD, NoAnswer, OneClient, latencies_ms, p50, p99, requests_a_second
 from tests.bench.peer import CannotRun
 from tests.bench.peers.domain import Part, RunningDomain, is_answered, multicast, small_server

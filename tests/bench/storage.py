@@ -21,10 +21,10 @@ from functools import partial
 from pathlib import Path
 
 import holdfast
+from examples.free_port import free_port
 from holdfast.continuity.storage import definition as register
 from holdfast.continuity.storage import store_status
 from holdfast.continuity.storage.definition import Definition
-from tests.bench.child import free_port
 from tests.bench.http_load import GOOD, TIMEOUT_S, p50, rate_of
 from tests.bench.peers.domain import Part
 from tests.bench.peers.holdfast import Server

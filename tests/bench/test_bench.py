@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from examples.free_port import free_port
 from tests import effort
-from tests.bench.child import Child, accepts_connections, free_port
+from tests.bench.child import Child, accepts_connections
 from tests.bench.end_to_end import Run
 from tests.bench.peer import WAIT_SECONDS, CannotRun
 from tests.bench.peers.holdfast import Embedded, Server
@@ -19,6 +20,8 @@ from tests.bench.peers.sqlite import Sqlite, SqliteClient
 from tests.bench.results import Finding, Results, Target, best, in_turns, ratios
 from tests.bench.scale import QUICK
 from tests.bench.workshop import Workshop
+
+pytestmark = pytest.mark.slow
 
 TOP = Path(__file__).resolve().parents[2]
 
@@ -163,7 +166,6 @@ def test_an_unknown_measure_is_refused_with_those_there_are() -> None:
     assert "no such measure: z" in done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("measures", effort.cases(["ace"], long=["abcdefghijklo", "mn", "p", "qr", "s", "t"]))
 def test_a_smoke_run_measures_what_it_is_asked_and_leaves_nothing_behind(measures: str, tmp_path: Path) -> None:
     _need_clients()

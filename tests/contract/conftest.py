@@ -9,7 +9,7 @@ import pytest
 
 from tests import effort
 from tests.cluster_processes import ClusterProcesses
-from tests.contract import over_cluster, over_managers
+from tests.contract import in_check, over_cluster, over_managers
 from tests.contract.channels import InMemory, Kind, OnJetStream, OnJournal
 from tests.nats_server import NatsCluster, NatsServer
 
@@ -19,6 +19,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         over_managers.mark(item)
         over_cluster.mark(item)
+        in_check.mark(item)
 
 
 @pytest.fixture(scope="session")
@@ -36,6 +37,13 @@ def nats_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsClust
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, nats_server: NatsServer) -> Iterator[ClusterProcesses]:
     with ClusterProcesses(tmp_path_factory.mktemp("nodes"), [nats_server]) as processes:
+        yield processes
+
+
+@pytest.fixture(scope="module")
+def managed_cluster(tmp_path_factory: pytest.TempPathFactory, nats_server: NatsServer) -> Iterator[ClusterProcesses]:
+    managers = {"m1": ("a", "b"), "m2": ("b", "a")}
+    with ClusterProcesses(tmp_path_factory.mktemp("nodes"), [nats_server], managers=managers) as processes:
         yield processes
 
 

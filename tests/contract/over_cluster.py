@@ -1,9 +1,13 @@
-"""The client suites over a cluster of two nodes (ADR 26): a short run has a few of them, and a long one all."""
+"""The client suites over a cluster of two nodes, with one message manager (ADR 26) and with two (ADR 27).
+
+A short run has a few of them, and a long one all. Over two managers the same is different as in one process (`over_managers`).
+"""
 
 from __future__ import annotations
 
 import pytest
 
+SHORT_MANAGED = frozenset(f"tests.contract.test_{name}" for name in ("client_patterns", "client_own_destinations"))
 SHORT = frozenset(f"tests.contract.test_{name}" for name in ("client_refusals", "client_keeper"))
 
 
@@ -11,5 +15,6 @@ def mark(item: pytest.Item) -> None:
     """Mark a test that runs over a cluster."""
     if not isinstance(item, pytest.Function) or getattr(item, "callspec", None) is None:
         return
-    if item.callspec.params.get("url") == "cluster" and item.module.__name__ not in SHORT:
+    url, module = item.callspec.params.get("url"), item.module.__name__
+    if (url == "cluster" and module not in SHORT) or (url == "managed-cluster" and module not in SHORT_MANAGED):
         item.add_marker(pytest.mark.long)

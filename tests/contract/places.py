@@ -18,7 +18,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         yield process
 
 
-@pytest.fixture(params=["memory", "file", "server", "managers", "cluster"])
+@pytest.fixture(params=["memory", "file", "server", "managers", "cluster", "managed-cluster"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     match request.param:
         case "memory":
@@ -27,6 +27,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
             return "memory:managed?managers=2"
         case "cluster":  # two nodes of a cluster over NATS: clients are at the one that is not primary
             return str(request.getfixturevalue("cluster").beside)
+        case "managed-cluster":  # two message managers, each with a copy at both nodes (ADR 27)
+            return str(request.getfixturevalue("managed_cluster").beside)
         case "file":
             return f"file:{tmp_path / 'events'}{SMALL_QUERY}"
         case _:

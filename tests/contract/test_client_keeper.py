@@ -125,6 +125,7 @@ async def test_a_queue_and_each_subscription_have_an_identity(url: str, name: st
         await client.delete_subscription(f"{name}.>", "wide")
 
 
+@pytest.mark.slow
 async def test_many_verdicts_by_positions_are_applied_together(url: str, name: str) -> None:
     async with holdfast.connect(url) as client:
         receipts = await client.queue(name).send_many(range(5_000))

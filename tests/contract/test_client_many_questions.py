@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 import holdfast
 from tests.contract.places import server, url
+
+pytestmark = pytest.mark.slow
 
 __all__ = ["server", "url"]
 

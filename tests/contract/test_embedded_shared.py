@@ -17,6 +17,8 @@ from holdfast.errors import BadSetting, JournalInUse, NotAJournal
 from holdfast.node import embedded
 from tests.waiting import turn_loop
 
+pytestmark = pytest.mark.slow
+
 KIB = 1 << 10
 
 

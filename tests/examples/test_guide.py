@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide"
 PAGES = sorted(GUIDE.glob("*.md"))
 SNIPPET = re.compile(r"^```python(?: title=\"([\w.]+)\")?\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)

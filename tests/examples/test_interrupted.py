@@ -15,6 +15,8 @@ import holdfast.blocking
 from tests import effort
 from tests.server_process import ServerProcess
 
+pytestmark = pytest.mark.slow
+
 TOP = Path(__file__).resolve().parents[2]
 EXAMPLES = ["first_program", "work_queue", "request_reply", "price_ticker", "order_saga", "file_transfer"]
 # Runs a program and presses Ctrl-C a moment after it has begun.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.continuity.machines import change as changes
 from holdfast.continuity.machines.membership import Change, Membership, Moved, Named, Skipped
+
+pytestmark = pytest.mark.slow
 
 NAMES = ["a", "b", "c", "d", "e"]
 CHANGES = st.lists(

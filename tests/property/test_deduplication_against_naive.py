@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as make
 
@@ -50,6 +51,7 @@ def test_a_table_knows_forgets_and_shortens_its_window_as_its_naive_twin(
         assert (len(table), table.shortened_to_ms) == (len(naive.known), naive.shortened_to_ms)
 
 
+@pytest.mark.slow
 @given(make.lists(make.integers(1, 3_000), min_size=1, max_size=12), make.integers(100, 2_500))
 def test_a_table_that_grows_shrinks_and_is_copied_through_a_snapshot_knows_the_same(counts: list[int], most: int) -> None:
     time, number = CommandTime(), 0

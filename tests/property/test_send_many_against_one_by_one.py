@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -118,6 +119,7 @@ def without_time(event: Outgoing) -> tuple[Head, Any]:
     return head, event[1:]
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(MIXTURES, FIELDS_FOR_ALL)
 def test_many_are_encoded_as_each_of_them_would_be(events: list[Any], fields: EventFields) -> None:

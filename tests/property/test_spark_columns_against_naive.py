@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,8 @@ from holdfast.spark.columns.columns import to_record_batches
 from holdfast.spark.columns.schema import COLUMNS, Layout
 from holdfast.spark.sink.rows import RowSettings, to_batches
 from tests.spark_slices import MadeSlice, rows_of, slice_of
+
+pytestmark = pytest.mark.slow
 
 MOMENTS_US = st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999)
 TEXT = st.text(max_size=8)

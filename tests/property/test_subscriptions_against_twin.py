@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as make
 
@@ -14,6 +15,8 @@ from holdfast.event import batch
 from holdfast.event.event import Head, encode_head
 from tests.machines import Manager
 from tests.naive_subscriptions import PATTERNS, SELECTORS, NaiveSubscriptions, Refusal
+
+pytestmark = pytest.mark.slow
 
 NAMES = ["a.x", "a.y", "b", "_temporary.1.topic"]
 PLACES = [*(("name", name) for name in NAMES), *(tuple(key.split(":", 1)) for key in PATTERNS)]

@@ -18,6 +18,8 @@ from holdfast.wire import tcp, tls
 from holdfast.wire.frame import MAGIC, Frame, Hello, Message, OpenProducer, OpenSession, SessionOpened, Welcome
 from tests.protected_server import ALICE, BOB, ProtectedServer
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProtectedServer]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from holdfast.actions import Actions, Alert, Rule
 from holdfast.actions.errors import ActionFailed
 from holdfast.actions.report import report
 from holdfast.actions.rules_file import parse
+from tests.acting import at_work
 from tests.server_process import ServerProcess
 from tests.waiting import until
 
@@ -27,17 +27,6 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def url(request: pytest.FixtureRequest) -> str:
     return f"memory:{request.node.name[:60]}"
-
-
-@asynccontextmanager
-async def at_work(url: str, *rules: Rule, **options: Any) -> AsyncIterator[Actions]:
-    async with Actions(url, rules, **options) as actions:
-        working = asyncio.create_task(actions.run())
-        try:
-            yield actions
-        finally:
-            actions.stop()
-            await working
 
 
 class Told:

@@ -7,8 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from holdfast.actions.rules_file import RuleSet, parse
 from holdfast.actions.running.arrangement import LATER_MAX, TABLE_TYPE, Arrangement
 from holdfast.actions.secrets import Secrets
 from holdfast.errors import Damaged
+from tests.acting import at_work
 from tests.server_process import ServerProcess
 from tests.waiting import until, wait_until
 
@@ -30,17 +31,6 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def url(request: pytest.FixtureRequest) -> str:
     return f"memory:{request.node.name[:60]}"
-
-
-@asynccontextmanager
-async def at_work(url: str, *rules: Rule) -> AsyncIterator[Actions]:
-    async with Actions(url, rules) as actions:
-        working = asyncio.create_task(actions.run())
-        try:
-            yield actions
-        finally:
-            actions.stop()
-            await working
 
 
 def of(told: list[Alert], **settings: Any) -> Rule:

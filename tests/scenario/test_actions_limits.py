@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from holdfast.actions.rules_file import parse
 from holdfast.actions.running import finishing
 from holdfast.actions.running.source_reader import SourceReader
 from holdfast.client.transaction import Transaction
+from tests.acting import at_work
 from tests.server_process import ServerProcess
 from tests.waiting import until
 
@@ -25,17 +24,6 @@ from tests.waiting import until
 @pytest.fixture
 def url(request: pytest.FixtureRequest) -> str:
     return f"memory:{request.node.name[:60]}"
-
-
-@asynccontextmanager
-async def at_work(url: str, *rules: Rule) -> AsyncIterator[Actions]:
-    async with Actions(url, rules) as actions:
-        working = asyncio.create_task(actions.run())
-        try:
-            yield actions
-        finally:
-            actions.stop()
-            await working
 
 
 async def _counted(client: holdfast.Client, topic: str = "t") -> bool:

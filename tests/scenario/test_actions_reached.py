@@ -25,8 +25,8 @@ from aiosmtpd.controller import Controller
 from prometheus_client.parser import text_string_to_metric_families
 
 import holdfast
-from holdfast.actions import Actions
 from holdfast.actions.rules_file import parse
+from tests import acting
 from tests.server_process import free_port
 from tests.waiting import until
 
@@ -38,13 +38,8 @@ def url(request: pytest.FixtureRequest) -> str:
 
 @asynccontextmanager
 async def at_work(url: str, folder: Path, text: str) -> AsyncIterator[holdfast.Client]:
-    async with holdfast.connect(url) as client, Actions(url, rule_set=parse(text, folder)) as actions:
-        working = asyncio.create_task(actions.run())
-        try:
-            yield client
-        finally:
-            actions.stop()
-            await working
+    async with holdfast.connect(url) as client, acting.at_work(url, rule_set=parse(text, folder)):
+        yield client
 
 
 class Mailbox:

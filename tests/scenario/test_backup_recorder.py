@@ -14,6 +14,8 @@ from tests.restoring import backed_up, start_restored
 from tests.server_process import ServerProcess
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:

@@ -17,6 +17,8 @@ import pytest
 from tests.scenario.command_line import Holdfast, holdfast, server
 from tests.server_process import ServerProcess
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["holdfast", "server"]
 
 HUGE = "99999999999999999999999999"

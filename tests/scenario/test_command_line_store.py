@@ -11,6 +11,8 @@ from holdfast.continuity.storage.serving import embedded
 from tests.scenario.command_line import Holdfast, holdfast, server
 from tests.server_process import SMALL_QUERY
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["holdfast", "server"]
 
 

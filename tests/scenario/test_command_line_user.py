@@ -15,6 +15,8 @@ from holdfast.node.login import users_file
 from holdfast.node.login.passwords import _is_right
 from tests.scenario.command_line import Holdfast, holdfast, server
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["holdfast", "server"]  # fixtures
 
 

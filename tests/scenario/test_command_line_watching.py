@@ -17,6 +17,8 @@ from tests.scenario.command_line import Holdfast, holdfast, server  # noqa: F401
 from tests.server_process import ServerProcess
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 def test_top_shows_destinations_rates_and_links(server: ServerProcess, holdfast: Holdfast) -> None:  # noqa: F811
     assert holdfast("send", "orders", "--data", "1").code == 0

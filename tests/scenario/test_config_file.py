@@ -14,6 +14,8 @@ import typer.main
 from holdfast.cli.main import app
 from tests.server_process import ServerProcess
 
+pytestmark = pytest.mark.slow
+
 FILE = """
 data = "journal"
 journal-size = "256M"

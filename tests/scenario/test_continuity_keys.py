@@ -112,6 +112,7 @@ async def test_an_engine_in_a_program_tells_number_and_key_when_there_is_no_answ
     assert (problem.value.status, again.outcome, again.body) == (504, "replayed", b"1")
 
 
+@pytest.mark.slow
 async def test_the_store_is_bounded_and_a_listener_that_starts_again_goes_on_from_what_it_keeps(url: str, tmp_path: Path) -> None:
     domain, account = Domain(name="shop", keys_kept=0.02, answers_bytes=65_536), Account()
     account.size = 1_000

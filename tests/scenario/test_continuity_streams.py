@@ -17,6 +17,8 @@ from tests.listening import OK, listening
 from tests.raw_http_server import RawHttpServer, raw_http_server, saying
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 _numbers = itertools.count()
 BODY = bytes(range(256)) * 4096  # 1 MiB
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(BODY)

@@ -235,6 +235,7 @@ def command(*words: str, log: Path) -> Iterator[subprocess.Popen[str]]:
             process.terminate()
 
 
+@pytest.mark.slow
 async def test_the_commands_link_over_tls_with_certificates_of_both_ends(tmp_path: Path, certificates: Certificates) -> None:
     authority, engine, listener = certificates
     with ServerProcess(tmp_path / "data") as holdfast:

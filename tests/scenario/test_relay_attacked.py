@@ -12,6 +12,8 @@ from tests.relaying import a_pair, defined, draws, of, relaying, route
 from tests.server_process import ServerProcess
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 SMALLER = ("--large-max", "1M")
 
 

@@ -18,6 +18,8 @@ from holdfast.continuity.storage.serving import serve_front
 from holdfast.continuity.storage.write import Put
 from tests.storing import storing
 
+pytestmark = pytest.mark.slow
+
 LARGE = secrets.token_bytes(2 * CHUNK + 99)
 
 

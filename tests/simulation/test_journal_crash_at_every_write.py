@@ -43,6 +43,7 @@ def calls_of_a_whole_run(seed: int) -> int:
     return disk.calls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", effort.cases([0], long=[1, 2, 3, 4]))
 def test_nothing_accepted_is_lost_wherever_the_power_goes_rule_2(seed: int) -> None:
     calls = calls_of_a_whole_run(seed)

@@ -60,6 +60,7 @@ def check_no_event_is_confirmed_twice(cluster: Cluster) -> None:
     assert not [each for each, times in confirmed.items() if times > 1]
 
 
+@pytest.mark.slow
 def test_no_seed_leaves_a_transaction_half_done_or_a_lock_behind() -> None:
     first = effort.seed(20_261_118)
     ended: Counter[str] = Counter()

@@ -18,6 +18,8 @@ from tests.restoring import backed_up, start_restored
 from tests.server_process import ServerProcess
 from tests.spark.streams import send, waiting
 
+pytestmark = pytest.mark.slow
+
 ALL = Allowance()
 
 

@@ -24,6 +24,8 @@ from tests.server_process import ServerProcess
 from tests.spark.streams import Query, send, waiting
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 ALL = Allowance()
 
 

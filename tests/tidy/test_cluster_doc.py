@@ -21,7 +21,8 @@ def test_the_file_that_is_shown_is_read(tmp_path: Path) -> None:
     shown = _shown(tmp_path)
 
     assert shown.name == "shop"
-    assert shown.managers == {"m1": ("h1", "h2")}
+    assert shown.managers == {"m1": ("h1", "h2"), "m2": ("h2", "h3")}
+    assert shown.placement == (("billing.*", "m2"),)
 
 
 def test_the_table_has_every_key_and_its_default(tmp_path: Path) -> None:
@@ -33,6 +34,7 @@ def test_the_table_has_every_key_and_its_default(tmp_path: Path) -> None:
         "nats": "",
         "monitors": "",
         "managers": "",
+        "placement": "",
         "replicas": str(nats.replicas),
         "size_mib": str(nats.size_bytes // MIB),
         "reserve_mib": str(nats.reserve_bytes // MIB),

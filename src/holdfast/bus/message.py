@@ -251,6 +251,8 @@ class Heartbeat(NamedTuple):
     configuration: bytes = b""  # the digest of the essential configuration
     is_drained: bool = False  # it takes no clients, and is nobody's successor
     links: int = 0  # of clients with its client manager
+    settings_version: int = 0  # of the cluster's settings that are in force at this node
+    users_version: int = 0
 
 
 class ViewAsked(NamedTuple):

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.cluster import commands as cluster
+from holdfast.cli.cluster import transaction
 from holdfast.cli.continuity import compare, domain, effects, engine, listener, store
 from holdfast.cli.events import browse, dead, receive, recorder, relay, send, work
 from holdfast.cli.failure import FAULT, INTERRUPTED, USAGE, exit_code_of, report
@@ -89,6 +90,7 @@ for part in (
     store,
     relay,
     cluster,
+    transaction,
 ):
     part.add_to(app)
 

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
 from holdfast.client import checks
 from holdfast.client.checks import check_name, check_subscription
 from holdfast.client.description import (
+    ClusterConfiguration,
     ClusterStatus,
     DestinationDescription,
     Status,
     SubscriptionDescription,
     Takeover,
+    TransactionsInDoubt,
     subscriptions_of,
 )
 from holdfast.client.destination import Queue, Topic
@@ -320,10 +322,27 @@ class Administration(ABC):
         told: ClusterStatus = await self._look("cluster", timeout)
         return told
 
+    async def transactions(self, id: str = "", *, timeout: float | None = None) -> TransactionsInDoubt:
+        """Transactions over several message managers that are in doubt: prepared and not decided, or decided and not carried out
+        everywhere. With an `id`, that one, also when it has ended, as long as that is remembered."""
+        told: TransactionsInDoubt = await self._look("transactions", timeout, id=id)
+        return told
+
     async def cluster_takeover(self, manager: str, *, to: str = "", timeout: float | None = None) -> Takeover:
         """Have a message manager of a cluster taken over by another node, `to` or the first that can, without a failure: who is
         primary now, and how long it took. Unavailable when nobody can take it over: nothing has changed."""
         told: Takeover = await self._manage("cluster_order", timeout, order="takeover", manager=manager, node=to)
+        return told
+
+    async def cluster_configuration(self, *, timeout: float | None = None) -> ClusterConfiguration:
+        """What the nodes of the cluster share: settings, users by their names, and what must be equal everywhere."""
+        told: ClusterConfiguration = await self._look("cluster_configure", timeout)
+        return told
+
+    async def configure_cluster(self, key: str, value: str, *, timeout: float | None = None) -> ClusterConfiguration:
+        """Change a setting at all nodes of the cluster; `default` takes it back. With the key `users`, the value is the text of a
+        users file. Returns what there is now, and which nodes have it."""
+        told: ClusterConfiguration = await self._manage("cluster_configure", timeout, key=key, value=value)
         return told
 
     async def log_lines(self, program: str, lines: Sequence[LogLine], *, timeout: float | None = None) -> bool:

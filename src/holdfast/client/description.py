@@ -87,6 +87,36 @@ class Status(TypedDict, total=False):
     relays: list[dict[str, Any]]  # in `holdfast status`: those that this server knows, as they tell themselves
     programs: list[dict[str, Any]]  # that run beside the server: program, state, pid, restarts, reason
     managers: list[dict[str, Any]]  # where there are several message managers: the rows of each, of which the rest is the sum
+    transactions_in_doubt: int  # over several message managers, each counted where it is not ended
+    events_locked: int  # by them: delivered to nobody until they are ended
+
+
+class TransactionAt(TypedDict):
+    """What one message manager knows of a transaction over several."""
+
+    manager: str
+    state: str  # "prepared", "committed" or "aborted"
+    session: str
+    assembly: str
+    entry: int  # of its Prepare, or of its decision
+    locked: int  # events that nobody is handed until it is ended
+    destinations: list[str]
+
+
+class TransactionInDoubt(TypedDict):
+    """A transaction over several message managers."""
+
+    id: str
+    participants: list[str]  # message managers; the first decides. Empty for one that has ended
+    decision: str  # "commit", "abort", or "": none yet
+    since_ms: int  # ms since 1970; 0: not known
+    reason: str  # of an abort
+    managers: list[TransactionAt]
+
+
+class TransactionsInDoubt(TypedDict):
+    transactions: list[TransactionInDoubt]  # oldest first
+    did_not_answer: list[str]  # message managers
 
 
 class ClusterNodeRow(TypedDict):
@@ -98,6 +128,9 @@ class ClusterNodeRow(TypedDict):
     copies: list[str]  # the message managers of which it has a copy
     is_drained: bool  # it takes no clients, and leads nothing
     links: int  # of clients with it
+    is_different: bool  # its essential settings are not those of the node that answers
+    settings_version: int  # of the cluster's settings that are in force there; 0 for none
+    users_version: int
 
 
 class CopyRow(TypedDict):
@@ -132,7 +165,22 @@ class ClusterStatus(TypedDict):
     is_cut_off: bool  # it does not hear itself: what it tells of others is old
     nodes: list[ClusterNodeRow]
     managers: list[ManagerRow]
+    different: list[str]  # nodes whose essential settings are not those of the node that answers
     silent: list[str]  # the nodes that did not answer
+
+
+class ClusterConfiguration(TypedDict):
+    """What the nodes of a cluster share."""
+
+    settings: dict[str, Any]  # those that can be changed while the cluster runs, as they are in force
+    changed: list[str]  # those of them that are not as in every release
+    settings_version: int
+    users: list[str] | None  # their names; None where everybody is welcome
+    users_version: int
+    essential: dict[str, Any]  # what must be equal at all nodes
+    is_joined: bool  # the node that answers could ask the cluster; otherwise it tells its own copy
+    reached: list[str]  # nodes that have this version of what was changed
+    not_reached: list[str]  # nodes that did not tell so: they are silent, or have not heard of it yet
 
 
 class Takeover(TypedDict):

@@ -14,9 +14,8 @@ Some names need no entry:
     _DMQ, and every pattern     at every manager (`EVERYWHERE`)
     _temporary.m2/…             a temporary destination: its name says where it is
 
-The node says which (`fixed`), because names are not known here. `PlaceTable` is the table of one process. A table that processes
-share (a key-value bucket that each watches) stands behind the same protocol: `find` is answered from the watched copy, and
-`reserve` when the bucket has taken the entry.
+The node says which (`fixed`), because names are not known here. `PlaceTable` is the table of one process. The one that the nodes
+of a cluster share stands behind the same protocol (`shared_places`).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from holdfast.errors import BadSetting
+from holdfast.errors import BadSetting, HoldfastError
 from holdfast.event.pattern import Pattern
 
 # The manager of what is at every manager.
@@ -34,6 +33,8 @@ EVERYWHERE = "*"
 Fixed = Callable[[str], str | None]
 # Called with the manager of a place.
 Reserved = Callable[[str], None]
+# Called with the reason for which a place can be neither found nor made.
+Failed = Callable[[HoldfastError], None]
 # Called with a destination and its manager.
 Changed = Callable[[str, str], None]
 
@@ -52,8 +53,40 @@ class Places(Protocol):
     def find(self, destination: str) -> str | None:
         """Return the manager of a destination, or of a key of backlogs; EVERYWHERE; None if there is no place."""
 
-    def reserve(self, destination: str, then: Reserved) -> None:
-        """Find its place, or make one; call `then` with its manager, perhaps before this returns."""
+    def revision_of(self, destination: str) -> int:
+        """Return the number of the last change of its place, which commands carry; 0 in a table that is not shared."""
+
+    def reserve(self, destination: str, then: Reserved, failed: Failed, is_created: bool = False) -> None:
+        """Find its place, or make one; call `then` with its manager, or `failed`, perhaps before this returns.
+
+        `is_created`: the destination is about to be created, and not merely used."""
+
+    def learn(self, destination: str, is_used: bool, then: Callable[[], None]) -> bool:
+        """Whether the place may be one that is not known here; `then` is called when it is looked for. `is_used`: it is made, if
+        there is none. In one process: never."""
+
+    def begin_delete(self, destination: str, then: Callable[[int], None], failed: Failed) -> None:
+        """Note that a destination is to be deleted; call `then` with the revision that its `Delete` carries, or `failed`."""
+
+    def end_delete(self, destination: str, revision: int, is_deleted: bool, then: Callable[[], None]) -> None:
+        """The `Delete` of this revision was applied, or refused; `then` is called when that is noted."""
+
+
+def check_rules(rules: Sequence[Rule], managers: Sequence[str]) -> None:
+    for rule in rules:
+        if rule.manager not in managers:
+            raise BadSetting(
+                f"placement {rule.pattern.text!r}: there is no manager {rule.manager!r}; there are {', '.join(managers)}",
+                setting="placement",
+            )
+
+
+def choose(destination: str, rules: Iterable[Rule], load: Mapping[str, int]) -> str:
+    """The manager of a new destination: of the first rule that matches, or the one with the fewest destinations."""
+    for rule in rules:
+        if rule.pattern.matches(destination):
+            return rule.manager
+    return min(load, key=lambda each: (load[each], each))
 
 
 class PlaceTable(Places):
@@ -68,12 +101,7 @@ class PlaceTable(Places):
         """`known`: the places from before. `changed` makes a change lasting before it counts."""
         self._managers = tuple(managers)
         self._rules = tuple(rules)
-        for rule in self._rules:
-            if rule.manager not in self._managers:
-                raise BadSetting(
-                    f"placement {rule.pattern.text!r}: there is no manager {rule.manager!r}; there are {', '.join(managers)}",
-                    setting="placement",
-                )
+        check_rules(self._rules, self._managers)
         self._fixed = fixed
         self._changed = changed
         self._places = {name: manager for name, manager in (known or {}).items() if manager in self._managers}
@@ -89,18 +117,24 @@ class PlaceTable(Places):
         found = self._places.get(destination)
         return found if found is not None else self._fixed(destination)
 
-    def reserve(self, destination: str, then: Reserved) -> None:
+    def revision_of(self, destination: str) -> int:
+        return 0
+
+    def reserve(self, destination: str, then: Reserved, failed: Failed, is_created: bool = False) -> None:
         found = self.find(destination)
         if found is None:
-            found = self._choose(destination)
+            found = choose(destination, self._rules, self._load)
             self.note(destination, found)
         then(found)
 
-    def _choose(self, destination: str) -> str:
-        for rule in self._rules:
-            if rule.pattern.matches(destination):
-                return rule.manager
-        return min(self._managers, key=lambda each: (self._load[each], each))
+    def learn(self, destination: str, is_used: bool, then: Callable[[], None]) -> bool:
+        return False
+
+    def begin_delete(self, destination: str, then: Callable[[int], None], failed: Failed) -> None:
+        then(0)
+
+    def end_delete(self, destination: str, revision: int, is_deleted: bool, then: Callable[[], None]) -> None:
+        then()
 
     def note(self, destination: str, manager: str) -> bool:
         """A destination was found at a manager; whether that is its place."""

@@ -44,6 +44,7 @@ class Ensure(Command, frozen=True):
     update: bool = False
     origin: str = ""
     token: int = 0
+    revision: int = 0  # as in `Create`
 
 
 class Delete(Command, frozen=True):

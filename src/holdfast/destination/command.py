@@ -227,7 +227,8 @@ class ForgetProducer(Command, frozen=True):
     producer: str
     origin: str = ""
     token: int = 0
-    epoch: int = 0
+    epoch: int = 0  # of the primary that says so, of a producer whose session is gone
+    ended_at: int = 0  # the entry that ended its session: one that was opened again since is not forgotten
 
 
 class Claim(Command, frozen=True):

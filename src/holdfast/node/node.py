@@ -20,6 +20,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
+from holdfast.access import users
 from holdfast.bus.bus import Bus, InProcessBus
 from holdfast.channel.channel import Channel
 from holdfast.channel.journal.journal_channel import JournalChannel
@@ -186,6 +187,10 @@ class Node:
         finally:
             for each in waiting:
                 each.cancel()
+
+    def take_users(self, path: Path, text: str) -> None:
+        """The users file was read again."""
+        self.clients.use_users(users.read(text))
 
     async def leave(self) -> None:
         """Nobody goes on in the place of a server that is alone."""

@@ -31,9 +31,9 @@ def open_table(managers: Sequence[str], placement: Iterable[tuple[str, str]], fi
     """Open the table of these managers; without a file, it is gone with its process. `placement`: patterns and managers."""
     rules = [Rule(Pattern.glob(pattern), manager) for pattern, manager in placement]
     if file is None:
-        return PlaceTable(managers, _fixed(managers), rules)
+        return PlaceTable(managers, fixed(managers), rules)
     known = _read(file)
-    return PlaceTable(managers, _fixed(managers), rules, known, lambda *place: _append(file, *place))
+    return PlaceTable(managers, fixed(managers), rules, known, lambda *place: _append(file, *place))
 
 
 def reconcile(table: PlaceTable, manager: str, destinations: Iterable[str]) -> None:
@@ -46,7 +46,7 @@ def reconcile(table: PlaceTable, manager: str, destinations: Iterable[str]) -> N
             )  # fmt: skip
 
 
-def _fixed(managers: Sequence[str]) -> Callable[[str], str | None]:
+def fixed(managers: Sequence[str]) -> Callable[[str], str | None]:
     def fixed(destination: str) -> str | None:
         if name.is_everywhere(destination):
             return EVERYWHERE

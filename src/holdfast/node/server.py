@@ -15,10 +15,10 @@ import logging
 import resource
 import signal
 import ssl
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from holdfast.channel.channel import Appendable, Buffer, Channel, Purpose
 from holdfast.destination import command
@@ -36,6 +36,11 @@ from holdfast.node.settings import NodeSettings, size_text
 from holdfast.wire import tcp
 
 log = logging.getLogger("holdfast.server")
+
+# A node whose cluster cannot be reached tries again after this.
+JOIN_AGAIN_S = 0.5
+# A server that is asked to stop while it opens is given so long; a replay that is cut off is done again at the next start.
+OPENING_S_MAX = 2.0
 
 
 class BootContents(Protocol):
@@ -79,6 +84,9 @@ class Served(Protocol):
     async def leave(self) -> None:
         """Have others go on in its place, as far as there are any, while its clients are still served."""
 
+    def take_users(self, path: Path, text: str) -> None:
+        """The users file of this server was read again."""
+
     async def close(self) -> None: ...
 
 
@@ -106,11 +114,13 @@ class Server:
         security: Security | None = None,
         version: str = "",
         cluster: ClusterSettings | None = None,
+        *,
+        is_essential_replaced: bool = False,
     ) -> Server:
         """Open the node in a folder, and listen. `version` is that of Holdfast, for the log; `cluster` that of the node, if it is
-        one of a cluster."""
+        one of a cluster; `is_essential_replaced`: whose essential settings are then those of this node."""
         security, clock = security or Security(), SystemClock()
-        security.check(host)
+        security.check(host, has_users=cluster is not None)  # the cluster may have users
         users, tls = security.load_users(), security.load_tls()
         _raise_file_limit()
         gc.freeze()  # what is loaded by now stays for good: the collector need not visit it again
@@ -118,9 +128,11 @@ class Server:
         if cluster is None:
             node: Served = await Node.open(data, settings, clock, before_claim)
         else:
-            node = await _join(cluster, data, settings, clock)
+            node = await _join(cluster, data, settings, clock, security, is_essential_replaced=is_essential_replaced)
         try:
-            node.clients.login = Login(users) if users is not None else None
+            if cluster is None:
+                node.clients.login = Login(users) if users is not None else None
+            security.check(host, has_users=node.clients.login is not None)
             listener = await tcp.listen(host, port, node.clients.accept, refused=node.clients.refused, tls=tls)
             node.clients.local = listener.local
         except OSError as problem:
@@ -142,7 +154,7 @@ class Server:
             f"journal {size_text(pressure.used_bytes)} of {size_text(pressure.size_bytes)} used",
             f"listening on {', '.join(_address_text(each) for each in self._listener.addresses)}",
             f"TLS {'on' if self._tls is not None else 'off'}",
-            f"users {'on' if self._security.users is not None else 'off'}",
+            f"users {'on' if self.node.clients.login is not None else 'off'}",
         )
         return "; ".join(parts)
 
@@ -164,14 +176,14 @@ class Server:
             log.info("nothing to reload: this server has neither users nor a certificate")
             return
         try:
-            users = self._security.load_users()
+            text = self._security.load_users_text()
             if self._tls is not None:
                 self._security.renew_tls(self._tls)
         except HoldfastError as problem:
             log.error("not reloaded, the users and certificate read before stay in force: %s", problem)
             return
-        if users is not None:
-            self.node.clients.use_users(users)
+        if text is not None and self._security.users is not None:
+            self.node.take_users(self._security.users, text)
         log.info("reloaded users and certificate")
 
     async def close(self) -> None:
@@ -183,32 +195,53 @@ class Server:
         await self.node.close()
 
 
-async def _join(cluster: ClusterSettings, data: Path, settings: NodeSettings, clock: Clock) -> Served:
+async def _join(
+    cluster: ClusterSettings,
+    data: Path,
+    settings: NodeSettings,
+    clock: Clock,
+    security: Security,
+    *,
+    is_essential_replaced: bool,
+) -> Served:
     try:
         from holdfast.node.clustered.cluster_node import ClusterNode
+        from holdfast.node.clustered.configuration.shared_documents import GivenUsers
     except ImportError as problem:
         raise BadSetting(
             f"a cluster needs packages that are not installed ({problem.name}); install them: pip install 'holdfast[cluster]'"
         ) from problem
     await asyncio.to_thread(data.mkdir, parents=True, exist_ok=True)
-    return await ClusterNode.open(data, cluster, settings, clock=clock)
+    text = security.load_users_text()
+    given = GivenUsers(security.users, text) if security.users is not None and text is not None else None
+    while True:  # a whole cluster that was killed starts in any order: a node waits for NATS
+        try:
+            return await ClusterNode.open(
+                data, cluster, settings, clock=clock, users=given, is_essential_replaced=is_essential_replaced
+            )
+        except Unavailable as problem:
+            log.warning("node %s cannot join cluster %s yet, and tries again: %s", settings.name, cluster.name, problem)
+            await asyncio.sleep(JOIN_AGAIN_S)
 
 
-async def run_until_signal(opening: Awaitable[Server], ready: Callable[[Server], None]) -> None:
+async def run_until_signal(opening: Coroutine[Any, Any, Server], ready: Callable[[Server], None]) -> None:
     """Serve until SIGTERM or SIGINT, or until the message manager cannot go on; then raise what stopped it.
 
-    A signal that comes while the server opens counts as soon as it is open.
+    A signal that comes while the server opens counts as soon as it is open, but after a few seconds at the latest: a node whose
+    cluster is not there would wait for ever.
     """
     loop = asyncio.get_running_loop()
     stop_asked, reload_asked = asyncio.Event(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop_asked.set)
     loop.add_signal_handler(signal.SIGHUP, reload_asked.set)
-    server = await opening
+    asked = supervision.start(_until(stop_asked), "waiting for a signal")
+    server = await _opened(opening, asked)
+    if server is None:
+        return
     # Made now, so that the first client with a selector need not wait for it.
     preparing = supervision.start(asyncio.to_thread(selector.prepare), "making the parser of selectors")
     failing = supervision.start(server.node.failed(), "waiting for a failure")
-    asked = supervision.start(_until(stop_asked), "waiting for a signal")
     try:
         loop.add_signal_handler(signal.SIGHUP, server.reload)
         if reload_asked.is_set():
@@ -222,6 +255,18 @@ async def run_until_signal(opening: Awaitable[Server], ready: Callable[[Server],
         await server.close()
     if server.node.failure is not None:
         raise server.node.failure
+
+
+async def _opened(opening: Coroutine[Any, Any, Server], asked: asyncio.Task[None]) -> Server | None:
+    """The server; None if it does not open soon after it was asked to stop."""
+    task = supervision.awaited(opening)
+    await asyncio.wait({task, asked}, return_when=asyncio.FIRST_COMPLETED)
+    if not task.done():
+        await asyncio.wait({task}, timeout=OPENING_S_MAX)
+    if not task.done():
+        task.cancel()
+        await asyncio.wait({task})
+    return None if task.cancelled() else task.result()
 
 
 async def _import_boot(boot: Callable[[], BootContents], clock: Clock, channel: Channel) -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 from types import TracebackType
 
 import holdfast
+from examples.free_port import free_port
 from holdfast.continuity import domain_status, register
 from holdfast.continuity.domain import Domain
-from tests.bench.child import Child, accepts_connections, free_port
+from tests.bench.child import Child, accepts_connections
 from tests.bench.http_load import NoAnswer, OneClient
 from tests.bench.peers.holdfast import Server
 

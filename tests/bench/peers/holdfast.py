@@ -8,7 +8,8 @@ from functools import partial
 from pathlib import Path
 
 import holdfast
-from tests.bench.child import Child, accepts_connections, anonymous_memory_bytes, free_port
+from examples.free_port import free_port
+from tests.bench.child import Child, accepts_connections, anonymous_memory_bytes
 from tests.bench.peers.looped import Loop
 
 QUEUE = "events"

@@ -22,7 +22,8 @@ from nats.aio.msg import Msg
 from nats.js.api import StorageType, StreamConfig
 from nats.js.client import JetStreamContext
 
-from tests.bench.child import Child, accepts_connections, free_port, program
+from examples.free_port import free_port
+from tests.bench.child import Child, accepts_connections, program
 from tests.bench.peer import WAIT_SECONDS, WINDOW
 from tests.bench.peers.looped import Loop
 

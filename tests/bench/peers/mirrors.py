@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.bench.child import free_port, program
+from examples.free_port import free_port
+from tests.bench.child import program
 from tests.bench.peers.domain import Part
 
 NGINX, HAPROXY, ENVOY = "nginx mirror", "HAProxy", "Envoy mirror"

@@ -14,7 +14,8 @@ from typing import Any
 import pika
 import pika.exceptions
 
-from tests.bench.child import Child, free_port, program
+from examples.free_port import free_port
+from tests.bench.child import Child, program
 from tests.bench.peer import PREFETCH, WAIT_SECONDS, WINDOW, CannotRun
 
 QUEUE = "events"

@@ -9,7 +9,8 @@ from typing import Any
 
 import redis
 
-from tests.bench.child import Child, accepts_connections, free_port, program
+from examples.free_port import free_port
+from tests.bench.child import Child, accepts_connections, program
 from tests.bench.peer import PREFETCH, WAIT_SECONDS, WINDOW
 
 STREAM = "events"

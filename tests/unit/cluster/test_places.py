@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.cluster.places import EVERYWHERE, PlaceTable, Rule
-from holdfast.errors import BadSetting
+from holdfast.errors import BadSetting, HoldfastError
 from holdfast.event.pattern import Pattern
 
 MANAGERS = ("m1", "m2", "m3")
@@ -18,9 +18,13 @@ def fixed(name: str) -> str | None:
     return EVERYWHERE if ":" in name else "m1" if name.startswith("_") else None
 
 
+def never(problem: HoldfastError) -> None:
+    raise problem
+
+
 def placed(table: PlaceTable, name: str) -> str:
     told: list[str] = []
-    table.reserve(name, told.append)
+    table.reserve(name, told.append, never)
     (manager,) = told
     return manager
 

@@ -9,16 +9,20 @@ from pathlib import Path
 import pytest
 
 from holdfast.cluster.places import PlaceTable
-from holdfast.errors import DiskFailed
+from holdfast.errors import DiskFailed, HoldfastError
 from holdfast.node import places_file
 
 MANAGERS = ("m1", "m2")
 
 
+def never(problem: HoldfastError) -> None:
+    raise problem
+
+
 def placed(table: PlaceTable, *names: str) -> list[str]:
     told: list[str] = []
     for name in names:
-        table.reserve(name, told.append)
+        table.reserve(name, told.append, never)
     return told
 
 
@@ -70,11 +74,11 @@ signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 table = places_file.open_table({MANAGERS!r}, [], Path({str(file)!r}))
 resource.setrlimit(resource.RLIMIT_FSIZE, ({file.stat().st_size + 5}, -1))
 try:
-    table.reserve("b", print)
+    table.reserve("b", print, print)
 except places_file.DiskFailed as problem:
     print("refused")
 resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))
-table.reserve("c", print)
+table.reserve("c", print, print)
 """
 
     said = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout.split()

@@ -235,7 +235,7 @@ class JetStreamChannel:
         state = info.state
         self._heard_s = self._loop.time()
         self._leader = (info.cluster.leader if info.cluster else None) or "(the only one)"
-        if wrong := self._judge.heard_last(state.last_seq, known_when_asked):
+        if wrong := self._judge.heard_last(state.last_seq, known_when_asked, is_led=stream.is_led(info, self._settings)):
             self._on_damaged_tail(wrong)
         held_from = state.first_seq if state.messages else state.last_seq + 1
         self._first = max(self._first, held_from)

@@ -24,6 +24,9 @@ from holdfast.errors import BadSetting, Blocked, HoldfastError
 
 log = logging.getLogger(__name__)
 
+# A leader hears each copy every second; one that it has not heard for so long (in nanoseconds) does not count.
+HEARD_NS = 4_000_000_000
+
 
 async def connect(settings: JetStreamSettings, lost: Callable[[], None], reconnected: Callable[[], None]) -> Client:
     """Return a connection that notices a dead server within about two seconds, and never stops looking for another."""
@@ -181,6 +184,16 @@ def _check_config(found: api.StreamConfig, wanted: api.StreamConfig) -> None:
                 f"stream {wanted.name} exists with {key} = {said!r} and needs {value!r}; change it, or use another channel name",
                 stream=wanted.name,
             )
+
+
+def is_led(info: api.StreamInfo, settings: JetStreamSettings) -> bool:
+    """Return whether a leader says this that hears a majority of the copies. A copy without a leader answers, too, and a leader
+    that is cut off goes on to answer for ten seconds: both may lag behind the others."""
+    if info.cluster is None:
+        return settings.replicas == 1
+    others = info.cluster.replicas or ()
+    heard = sum(not peer.offline and (peer.active or 0) <= HEARD_NS for peer in others)
+    return bool(info.cluster.leader) and 2 * (1 + heard) > 1 + len(others)
 
 
 def holders(info: api.StreamInfo) -> list[str]:

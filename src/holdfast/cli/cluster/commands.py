@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli import help_text
-from holdfast.cli.cluster import takeover
+from holdfast.cli.cluster import configure, nodes, takeover
 from holdfast.cli.cluster.cluster_options import Of, url_of
 from holdfast.cli.options import URL_DEFAULT, Json, Timeout, Url, expanded
 
@@ -39,6 +39,16 @@ Backups = Annotated[
         min=0,
         max=31,
         help="How many nodes have a copy beside the primary; without it, 1 in a new cluster.",
+    ),
+]
+Managers = Annotated[
+    int | None,
+    typer.Option(
+        "--managers",
+        metavar="N",
+        min=1,
+        max=64,
+        help="How many message managers, spread over the nodes; without it, 1 in a new cluster.",
     ),
 ]
 Nats = Annotated[
@@ -76,7 +86,7 @@ def add_to(app: typer.Typer) -> None:
         "ends by itself is started again. On the folder of a former cluster, that one is started again, at the same ports.",
         [
             "holdfast cluster up --data ./cluster --detach",
-            "holdfast cluster up --data ./wide --nodes 4 --backups 2",
+            "holdfast cluster up --data ./wide --nodes 4 --managers 2 --backups 2",
         ],
         help_text.CLIENT[:4],
         {0: "stopped in good order, or up and left running", 3: "it did not start, or runs already"},
@@ -86,6 +96,7 @@ def up(
     data: Data = DATA_DEFAULT,
     nodes: Nodes = None,
     backups: Backups = None,
+    managers: Managers = None,
     nats: Nats = "",
     monitors: Monitors = "",
     detach: Detach = False,
@@ -97,7 +108,7 @@ def up(
     from holdfast.cli.operations import server_log
 
     data = data.absolute()
-    found = layout.prepare(data, nodes, backups, _several(nats), _several(monitors))
+    found = layout.prepare(data, nodes, backups, _several(nats), _several(monitors), managers)
     if detach:
         _detached(data, found, as_json=json)
         return
@@ -214,6 +225,8 @@ def _show_status(told: ClusterStatus) -> None:
             print_line(
                 f"message manager {manager['name']} has no primary: it accepts, and delivers nothing until a copy takes over"
             )
+    if told["different"]:
+        print_line(f"other essential settings than {told['node']}: {', '.join(told['different'])}")
     print_line(f"did not answer: {', '.join(told['silent']) or 'none'}")
 
 
@@ -230,6 +243,8 @@ def _state(silent_ms: int | None, is_heard: bool) -> str:
 
 
 takeover.add_to(group)
+configure.add_to(group)
+nodes.add_to(group)
 
 
 @group.command(

@@ -25,7 +25,6 @@ import msgspec
 from holdfast.errors import BadSetting
 
 HOST = "127.0.0.1"
-MANAGER = "m1"
 NODES_DEFAULT, BACKUPS_DEFAULT, NODES_MAX = 3, 1, 32
 NATS_SERVERS = 3
 MONITOR_PORT_DEFAULT = 8222
@@ -53,6 +52,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     name: str
     nodes: tuple[NodePlace, ...]
     backups: int
+    managers: int = 1
     nats: tuple[NatsPlace, ...]  # that run with the cluster; none where others run them
     servers: tuple[str, ...]
     monitors: tuple[str, ...]
@@ -70,8 +70,13 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "size_mib": SIZE_MIB,
         }
         lines = [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
-        copies = [node.name for node in self.nodes[: 1 + self.backups]]
-        return "\n".join([*lines, "[managers]", f"{MANAGER} = {json.dumps(copies)}", ""])
+        managers = [f"m{number + 1} = {json.dumps(self._copies(number))}" for number in range(self.managers)]
+        return "\n".join([*lines, "[managers]", *managers, ""])
+
+    def _copies(self, number: int) -> list[str]:
+        """The nodes that have a copy of the manager of this number. Each begins one node further on: primaries and backups are
+        spread."""
+        return [self.nodes[(number + rank) % len(self.nodes)].name for rank in range(1 + self.backups)]
 
 
 def layout_file(folder: Path) -> Path:
@@ -95,13 +100,20 @@ def read(folder: Path) -> Layout:
         raise BadSetting(f"{file} cannot be read: {problem}; choose another folder with --data", setting="data") from problem
 
 
-def prepare(folder: Path, nodes: int | None, backups: int | None, servers: Sequence[str], monitors: Sequence[str]) -> Layout:
+def prepare(
+    folder: Path,
+    nodes: int | None,
+    backups: int | None,
+    servers: Sequence[str],
+    monitors: Sequence[str],
+    managers: int | None = None,
+) -> Layout:
     """The layout that is in the folder, or a new one; BadSetting when what is asked for differs from what is there."""
     if layout_file(folder).exists():
         found = read(folder)
-        _check_same(folder, found, nodes, backups, servers)
+        _check_same(folder, found, nodes, backups, servers, managers)
         return found
-    layout = _new(NODES_DEFAULT if nodes is None else nodes, backups, tuple(servers), tuple(monitors))
+    layout = _new(NODES_DEFAULT if nodes is None else nodes, backups, tuple(servers), tuple(monitors), managers or 1)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         cluster_file(folder).write_text(layout.cluster_toml())
@@ -113,8 +125,14 @@ def prepare(folder: Path, nodes: int | None, backups: int | None, servers: Seque
     return layout
 
 
-def _check_same(folder: Path, found: Layout, nodes: int | None, backups: int | None, servers: Sequence[str]) -> None:
-    asked = {"--nodes": (nodes, len(found.nodes)), "--backups": (backups, found.backups)}
+def _check_same(
+    folder: Path, found: Layout, nodes: int | None, backups: int | None, servers: Sequence[str], managers: int | None
+) -> None:
+    asked = {
+        "--nodes": (nodes, len(found.nodes)),
+        "--backups": (backups, found.backups),
+        "--managers": (managers, found.managers),
+    }
     for option, (given, there) in asked.items():
         if given is not None and given != there:
             raise BadSetting(
@@ -130,7 +148,7 @@ def _check_same(folder: Path, found: Layout, nodes: int | None, backups: int | N
         )
 
 
-def _new(nodes: int, backups: int | None, servers: tuple[str, ...], monitors: tuple[str, ...]) -> Layout:
+def _new(nodes: int, backups: int | None, servers: tuple[str, ...], monitors: tuple[str, ...], managers: int) -> Layout:
     backups = min(BACKUPS_DEFAULT, nodes - 1) if backups is None else backups
     if backups >= nodes:
         raise BadSetting(
@@ -146,6 +164,7 @@ def _new(nodes: int, backups: int | None, servers: tuple[str, ...], monitors: tu
         name=f"local-{secrets.token_hex(4)}",
         nodes=tuple(NodePlace(f"node{number}", next(ports)) for number in range(1, nodes + 1)),
         backups=backups,
+        managers=managers,
         nats=nats,
         servers=servers or tuple(f"nats://{HOST}:{each.port}" for each in nats),
         monitors=monitors or _monitors_of(servers) or tuple(f"http://{HOST}:{each.monitor_port}" for each in nats),

@@ -163,6 +163,14 @@ ClusterFile = Annotated[
     ),
 ]
 
+ReplaceEssential = Annotated[
+    bool,
+    typer.Option(
+        "--replace-essential",
+        help="With --cluster: give the cluster the essential settings of this node's file. Stop all other nodes first.",
+    ),
+]
+
 
 def add_to(app: typer.Typer) -> None:
     app.command(
@@ -209,8 +217,10 @@ def serve(
     actions: ActionsFile = None,
     relay: RelayFile = None,
     cluster: ClusterFile = None,
+    replace_essential: ReplaceEssential = False,
 ) -> None:
     import holdfast
+    from holdfast.errors import BadSetting
     from holdfast.node.login.security import Security
     from holdfast.node.server import Server, run_until_signal
     from holdfast.node.settings import PORT_DEFAULT, NodeSettings, journal_settings, parse_address, parse_size
@@ -230,11 +240,14 @@ def serve(
     _check_rules(actions)
     security = Security(users, tls_certificate, tls_key, tls_client_ca, require_certificate, insecure)
 
+    if replace_essential and cluster is None:
+        raise BadSetting("--replace-essential is for a node of a cluster; give --cluster as well", setting="replace-essential")
     joined = _cluster(cluster, {"--boot-recorder": boot_recorder}) if cluster is not None else None
     show = _show_over_http(http, http_token_file, security) if http is not None else None
 
     async def opened() -> Server:
-        server = await Server.open(settings, data, host, port, _boot(boot_recorder), security, holdfast.__version__, joined)
+        beside = (_boot(boot_recorder), security, holdfast.__version__, joined)
+        server = await Server.open(settings, data, host, port, *beside, is_essential_replaced=replace_essential)
         if show is not None:
             await show(server, data)
         children = _children(actions, relay, server, host)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from holdfast.destination import command as commands
 from holdfast.destination.applying import subscribing
-from holdfast.destination.applying.managing import check_kind, make, set_settings
+from holdfast.destination.applying.managing import check_kind, make, note_revision, set_settings
 from holdfast.destination.effect import BacklogCreated
 from holdfast.destination.name import check_destination
 from holdfast.destination.removal import NAMES as LIMIT_NAMES
@@ -41,6 +41,7 @@ def ensure(state: State, entry: int, command: commands.Ensure, payload: memoryvi
     changed(asked, asked, command.given)  # refuses a name that there is not
     found = state.catalog.destinations.get(command.name)
     if found is None:
+        note_revision(state, command)
         destination = make(state, command.name, command.kind, asked)
         destination.is_unconfigured = not command.given
         if isinstance(destination, Queue):
@@ -48,6 +49,7 @@ def ensure(state: State, entry: int, command: commands.Ensure, payload: memoryvi
         return "created"
     check_kind(found, command.kind)
     if not command.given:
+        note_revision(state, command)
         return "unchanged"
     before = found.settings
     differing = [name for name in command.given if getattr(before, name) != getattr(asked, name)]
@@ -58,6 +60,7 @@ def ensure(state: State, entry: int, command: commands.Ensure, payload: memoryvi
         have, want = before.describe(), asked.describe()
         titles = [name.removesuffix("_ms") for name in differing]
         raise _differ(f"{found.kind} '{found.name}'", {title: (have[title], want[title]) for title in titles}, name=found.name)
+    note_revision(state, command)
     if not differing:
         return "unchanged"
     set_settings(state, found, changed(before, asked, command.given), effects)

@@ -26,16 +26,14 @@ def create(state: State, entry: int, command: commands.Create, payload: memoryvi
     """Create a destination: whether it is new."""
     (check_temporary if command.session else check_destination)(command.name)
     found = state.catalog.destinations.get(command.name)
-    is_repeated = command.revision > 0 and _is_repeated(state, command, is_there=found is not None)
     if found is not None:
         check_kind(found, command.kind)
+        is_repeated = 0 < command.revision == state.revisions.of(command.name)
         if not command.is_implicit and not is_repeated:
             raise DestinationExists(f"{found.kind} '{found.name}' exists already; use it, or delete it first", name=found.name)
-        if command.revision:
-            state.revisions.create(command.name, command.revision)
+        note_revision(state, command)
         return False
-    if command.revision:
-        state.revisions.create(command.name, command.revision)
+    note_revision(state, command)
     destination = make(state, command.name, command.kind, command.settings, command.session)
     destination.is_unconfigured = command.is_unconfigured
     if command.session:
@@ -47,16 +45,20 @@ def create(state: State, entry: int, command: commands.Create, payload: memoryvi
     return True
 
 
-def _is_repeated(state: State, command: commands.Create | commands.Delete, *, is_there: bool) -> bool:
-    """Whether a command with this revision was applied before; Refused if a later one was."""
+def note_revision(state: State, command: commands.Create | commands.Ensure) -> None:
+    """A destination is created, or found: note the revision of its place. Refused if a later one has deleted it."""
+    if not command.revision:
+        return
     known = state.revisions.of(command.name)
-    if command.revision < known or (command.revision == known and is_there == isinstance(command, commands.Delete)):
-        raise Refused(
-            f"'{command.name}' has been changed since, by revision {known} of its place; read the place again",
-            name=command.name,
-            revision=known,
-        )
-    return command.revision == known
+    if command.name not in state.catalog.destinations and command.revision <= known:
+        raise _late(command.name, known)
+    state.revisions.create(command.name, max(known, command.revision))
+
+
+def _late(name: str, known: int) -> Refused:
+    return Refused(
+        f"'{name}' has been changed since, by revision {known} of its place; read the place again", name=name, revision=known
+    )
 
 
 def make(state: State, name: str, kind: str, settings: Settings, owner: str = "") -> Destination:
@@ -85,8 +87,10 @@ def delete(state: State, entry: int, command: commands.Delete, payload: memoryvi
         return
     check_destination(command.name)
     if command.revision:
-        _is_repeated(state, command, is_there=command.name in state.catalog.destinations)
-        if command.name not in state.catalog.destinations:
+        known, is_there = state.revisions.of(command.name), command.name in state.catalog.destinations
+        if command.revision < known or (command.revision == known and is_there):
+            raise _late(command.name, known)
+        if not is_there:
             state.revisions.delete(command.name, command.revision)
             return
     _check_delete(state, command)

@@ -101,7 +101,7 @@ def open_producer(
 
 def forget_producer(state: State, entry: int, command: commands.ForgetProducer, payload: memoryview, effects: Effects) -> None:
     producer = state.producers.find(command.producer)
-    if command.epoch and (state.is_outdated(command.epoch) or (producer is not None and not producer.ended_at)):
+    if command.epoch and (state.is_outdated(command.epoch) or producer is None or producer.ended_at != command.ended_at):
         return  # a former primary said so, or the producer was opened again since
     session = state.sessions().get(producer.session) if producer else None
     if session is not None:

@@ -165,6 +165,7 @@ class Producers:
         self._bodies = bodies
         self._producers: dict[str, Producer] = {}
         self._durable: dict[str, int] = {}  # how many of them, by their users
+        self._ended: dict[str, int] = {}  # those whose session is gone, with the entry that ended it
 
     def __iter__(self) -> Iterator[Producer]:
         return iter(self._producers.values())
@@ -200,6 +201,7 @@ class Producers:
             producer = self._producers[identifier] = Producer(identifier, session, is_durable=False)
         self._count(producer, -1)
         producer.session, producer.ended_at = session, 0
+        self._ended.pop(identifier, None)
         producer.is_durable = is_durable
         producer.client = client
         producer.user = producer.user or user
@@ -248,6 +250,7 @@ class Producers:
     def forget(self, identifier: str) -> list[Batch]:
         """Forget the producer: the batches it still had held back, in order, to be placed now."""
         producer = self._producers.pop(identifier, None)
+        self._ended.pop(identifier, None)
         if producer is not None:
             self._count(producer, -1)
         held = producer.give_up() if producer else []
@@ -258,16 +261,19 @@ class Producers:
     def end(self, producer: Producer, entry: int) -> list[Batch]:
         """The session of a producer is gone: the batches to be placed now, in order. The producer stays until it is forgotten."""
         held = producer.end(entry)
+        self._ended[producer.identifier] = entry
         for batch in held:
             self._bodies.let_go(batch.entry)
         return held
 
     def ended(self) -> list[tuple[str, int]]:
         """The producers whose session is gone, each with the entry that ended it: the primary forgets them later."""
-        return [(each.identifier, each.ended_at) for each in self._producers.values() if each.ended_at]
+        return list(self._ended.items())
 
     def restore(self, producer: Producer) -> None:
         self._producers[producer.identifier] = producer
+        if producer.ended_at:
+            self._ended[producer.identifier] = producer.ended_at
         self._count(producer, 1)
         for batch in producer.held.values():
             self._bodies.hold(batch.entry)

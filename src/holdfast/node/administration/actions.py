@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
+from holdfast.cluster.places import Places
 from holdfast.destination import command
 from holdfast.destination.name import ADMIN
 from holdfast.destination.settings import of_first_use
@@ -108,6 +111,13 @@ def _empty(asked: arguments.Empty, now_ms: int) -> Maker:
         )
     reason = "it was given up before it was carried out"
     return lambda origin, token: command.Dead(0, ADMIN, "", EVERYTHING.to_bytes(), reason, "rejected", now_ms, origin, token)
+
+
+def with_revision(made: command.Command, places: Places | None) -> command.Command:
+    """A command that creates a destination, with the revision of its place (rule 9); any other as it is."""
+    if places is None or not isinstance(made, command.Create | command.Ensure):
+        return made
+    return msgspec.structs.replace(made, revision=places.revision_of(made.name))
 
 
 QUESTIONS = frozenset(("list", "describe", "subscriptions", "all_subscriptions", "dead_cursor", "status"))

@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence, Set
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.bus.bus import Bus, message_manager_subject
 from holdfast.bus.message import CreditGranted, Delivered, DeliveredSlice, Holding, Question, Reply
@@ -28,15 +29,27 @@ from holdfast.channel.channel import Channel, Purpose
 from holdfast.cluster.places import Places
 from holdfast.destination import command, name
 from holdfast.destination.name import ADMIN, DEAD
-from holdfast.errors import BadEvent, BadName, Closed, HoldfastError, OutcomeUnknown, TooLarge, Unavailable
+from holdfast.errors import (
+    BadEvent,
+    BadName,
+    Closed,
+    HoldfastError,
+    NoReply,
+    OutcomeUnknown,
+    Refused,
+    TimedOut,
+    TooLarge,
+    Unavailable,
+)
 from holdfast.event import batch, identifier
 from holdfast.event.event import JSON, NOT_READABLE, Head, decode_data, decode_head, encode_head
 from holdfast.event.position import Ranges
 from holdfast.node import supervision
-from holdfast.node.administration.actions import COMMANDS, QUESTIONS, no_such_action
-from holdfast.node.administration.arguments import Arguments, Subscriptions, Unsubscribe, read
+from holdfast.node.administration.actions import COMMANDS, QUESTIONS, Maker, no_such_action, with_revision
+from holdfast.node.administration.arguments import Delete, Subscriptions, Unsubscribe, read
 from holdfast.node.administration.gathering import gathered, most_waiting_first
 from holdfast.node.administration.routing import route
+from holdfast.node.administration.touched import Arguments
 from holdfast.node.clock import Clock
 from holdfast.node.identity import Identity
 from holdfast.node.message_manager_view import MessageManagerView
@@ -54,6 +67,9 @@ AGAIN_MS = 500
 # An answer is one event. The rest of a MiB is for its head, whose correlation id the asker chose.
 ANSWER_BYTES_MAX = 512 << 10
 SENTENCE_LENGTH_MAX = 4_000
+# A question to a message manager of another process is asked so often, after so long each time: longer than a takeover takes.
+ASKED_MAX = 5
+ASKED_AGAIN_S = 4.0
 
 
 class _Told(NamedTuple):
@@ -76,11 +92,13 @@ class AdminQueue:
         bus: Bus,
         identity: Identity,
         clock: Clock,
+        client_manager: str = "",
     ) -> None:
-        """`managers` and `places` as of a client manager; `_ADMIN` is at the first."""
+        """`managers` and `places` as of a client manager; `_ADMIN` is at the first. In a cluster the others may be in other
+        processes, and their answers come by way of the subject of the client manager."""
         # New at every start, so that an answer meant for a former life reaches nobody.
         own = identifier.to_text(identity.take())
-        self._subject = f"administration.{own}"
+        self._subject = f"{client_manager}.administration-{own}" if client_manager else f"administration.{own}"
         self._session = SESSION + own
         self._managers = {name: _Manager(view, channel) for name, view, channel in managers}
         self._home, self._messages, self._channel = managers[0]
@@ -238,6 +256,8 @@ class AdminQueue:
             there = {name: await self._ask(name, "subscriptions", rows) for name in managers}
             managers = most_waiting_first(there, asked.name)
         make = COMMANDS[action](asked, self._clock.now_ms())
+        if isinstance(asked, Delete) and self._places is not None:
+            return await self._delete(asked.name, make, managers[0], self._places)
         told = [await self._until_done(lambda token: make(self._subject, token), name) for name in managers]
         return told[0]
 
@@ -246,38 +266,68 @@ class AdminQueue:
         if self._places is None:
             return (self._home,)
         found: asyncio.Future[Sequence[str]] = asyncio.get_running_loop().create_future()
-        route(self._places, self._home, action, asked, found.set_result)
+        route(self._places, self._home, action, asked, found.set_result, found.set_exception)
         return await found
+
+    async def _delete(self, destination: str, make: Maker, manager: str, places: Places) -> Any:
+        """Delete a destination, noted in the table of places before and after it."""
+        begun: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        places.begin_delete(destination, begun.set_result, begun.set_exception)
+        revision, ended = await begun, asyncio.Event()
+        try:
+            value = await self._until_done(lambda token: replace(make(self._subject, token), revision=revision), manager)
+        except Refused:
+            places.end_delete(destination, revision, False, ended.set)
+            await ended.wait()
+            raise
+        places.end_delete(destination, revision, True, ended.set)
+        await ended.wait()
+        return value
 
     async def _ask(self, name: str, action: str, asked: Arguments) -> Any:
         self._token += 1
-        answer = self._answers[self._token] = asyncio.get_running_loop().create_future()
+        token = self._token
+        answer = self._answers[token] = asyncio.get_running_loop().create_future()
         subject = message_manager_subject(self._managers[name].messages.name)
-        self._bus.publish(subject, Question(self._subject, self._token, action, asked))
         try:
-            return await answer
+            for _ in range(ASKED_MAX):  # in a cluster its primary may be lost before it has answered
+                self._bus.publish(subject, Question(self._subject, token, action, asked))
+                done, _ = await asyncio.wait({answer}, timeout=ASKED_AGAIN_S)
+                if done:
+                    return answer.result()
         finally:
-            self._answers.pop(self._token, None)
+            self._answers.pop(token, None)
+        raise TimedOut(f"message manager {name} did not answer within {ASKED_MAX * ASKED_AGAIN_S:g} s; repeat it")
 
     async def _until_done(self, make: Callable[[int], command.Command], name: str | None = None) -> Any:
         """Append a command and wait until it is applied; while there is no room, try again. `name`: at which message manager."""
         manager = self._managers[self._home if name is None else name]
         while True:
             self._token += 1
-            answer = self._answers[self._token] = asyncio.get_running_loop().create_future()
+            token = self._token
+            answer = self._answers[token] = asyncio.get_running_loop().create_future()
             try:
-                await manager.channel.append(command.encode(make(self._token)), Purpose.UPKEEP)
+                await manager.channel.append(command.encode(with_revision(make(token), self._places)), Purpose.UPKEEP)
                 manager.messages.apply_now()
-                return await answer
+                is_here = manager.messages is self._messages
+                done, _ = await asyncio.wait({answer}, timeout=None if is_here else ASKED_MAX * ASKED_AGAIN_S)
+                if done:
+                    return answer.result()
             except (Unavailable, OutcomeUnknown) as problem:
                 log.error("%s waits: %s", ADMIN, problem)
                 await asyncio.sleep(AGAIN_S)
+                continue
             finally:
-                self._answers.pop(self._token, None)
+                self._answers.pop(token, None)
+            raise NoReply(f"message manager {name} did not answer; this may have been done: look before you repeat it")
 
-    def _manager_of(self, destination: str) -> _Manager:
-        found = self._places.find(destination) if self._places is not None else None
-        return self._managers[found or self._home]
+    async def _manager_of(self, destination: str) -> _Manager:
+        if self._places is None:
+            return self._managers[self._home]
+        learned = asyncio.Event()
+        if self._places.learn(destination, False, learned.set):
+            await learned.wait()
+        return self._managers[self._places.find(destination) or self._home]
 
     async def _answer(self, asked: Head, id: str, body: bytes) -> None:
         """Send the answer to `reply_to`, unless that is one of Holdfast's own destinations."""
@@ -299,7 +349,8 @@ class AdminQueue:
         while True:
             try:
                 sent = command.BatchCommand(asked.reply_to, "", 0, self._clock.now_us())
-                await self._manager_of(asked.reply_to).channel.append(command.encode(sent, made), Purpose.EVENTS)
+                manager = await self._manager_of(asked.reply_to)
+                await manager.channel.append(command.encode(sent, made), Purpose.EVENTS)
                 return
             except (Unavailable, OutcomeUnknown) as problem:
                 log.error("an answer waits: %s", problem)

@@ -11,12 +11,11 @@ name: the key of a pattern (`glob:orders.*`) does not pass for one; a pattern is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET
 
-from holdfast.access.access_list import Action
 from holdfast.destination.name import DEAD, LOG, check_letters, is_temporary
 from holdfast.destination.removal import NAMES as LIMIT_NAMES
 from holdfast.destination.removal import Limits
@@ -25,28 +24,13 @@ from holdfast.destination.state.subscription import Match, key_of_where, where_o
 from holdfast.errors import BadSetting
 from holdfast.event.pattern import Pattern
 from holdfast.node.administration.argument_reader import convert
+from holdfast.node.administration.cluster_arguments import Cluster, ClusterConfigure, ClusterOrder, Transactions
+from holdfast.node.administration.touched import Arguments, Touched
 from holdfast.node.logs.log_line import LogLine
 
 # Lines of a program's log in one request.
 LOG_LINES_MAX = 128
 Kind = Literal["queue", "topic"]
-ALL = Pattern.glob("**")
-
-
-class Touched(NamedTuple):
-    """The right that an action needs, and on what: a destination by its name, or all that a pattern matches."""
-
-    right: Action | Literal["any"]  # any: for users who may do anything to it
-    where: str | Pattern
-
-
-class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The arguments of one action, as they were given."""
-
-    @property
-    def touched(self) -> Touched | None:
-        """None: nothing that belongs to others, so that every user may."""
-        return None
 
 
 # --- on destinations, by name ------------------------------------------------------------------------------------------
@@ -296,23 +280,6 @@ class Status(Arguments, frozen=True, kw_only=True):
     pass
 
 
-class Cluster(Arguments, frozen=True, kw_only=True):
-    """The state of the cluster, as the node of this client manager hears it."""
-
-
-class ClusterOrder(Arguments, frozen=True, kw_only=True):
-    """An order to the cluster: `manager` and `node` say to which part of it, where the order takes one."""
-
-    order: Literal["takeover"]
-    manager: str = ""
-    node: str = ""
-
-    @property
-    def touched(self) -> Touched:
-        """Everything: it is for those who may manage all destinations."""
-        return Touched("manage", ALL)
-
-
 class DeadCursor(Arguments, frozen=True, kw_only=True):
     position: int
 
@@ -362,7 +329,9 @@ ACTIONS: Mapping[str, type[Arguments]] = {
     "all_subscriptions": AllSubscriptions,
     "status": Status,
     "cluster": Cluster,
+    "transactions": Transactions,
     "cluster_order": ClusterOrder,
+    "cluster_configure": ClusterConfigure,
     "dead_cursor": DeadCursor,
     "temporary": Temporary,
     "drop_stages": DropStages,

@@ -3,6 +3,7 @@
 pages              rows of all, in order, up to where the shortest page ends: the next page begins there
 one thing twice    `_DMQ`, or the subscription of a pattern, is at every manager: its counts are added up
 status             counts are added up, lists joined; `managers` has the rows of each
+transactions       one row for each, with what every manager knows of it
 commands           the answer of the first: they say the same
 """
 
@@ -24,10 +25,22 @@ Answers = Mapping[str, Any]
 _COUNTS = frozenset(("waiting", "in_flight", "receivers", "accepted", "confirmed", "dead", "expired", "remembered"))
 _ADDED = (
     "applied", "durable", "sessions", "stages", "staged_bytes", "events_delivered", "waiting", "journal_used_bytes",
-    "journal_size_bytes", "events_reserve_bytes", "upkeep_reserve_bytes",
+    "journal_size_bytes", "events_reserve_bytes", "upkeep_reserve_bytes", "transactions_in_doubt", "events_locked",
 )  # fmt: skip
 _JOINED = ("blocked", "deduplicate_shortened", "dead", "redelivered_often", "perhaps_topics")
-_OF_EACH = ("is_primary", "epoch", "applied", "durable", "first", "destinations", "waiting", "is_short", "reason")
+_OF_TRANSACTION = ("manager", "state", "session", "assembly", "entry", "locked", "destinations")
+_OF_EACH = (
+    "is_primary",
+    "epoch",
+    "applied",
+    "durable",
+    "first",
+    "destinations",
+    "waiting",
+    "transactions_in_doubt",
+    "is_short",
+    "reason",
+)
 
 
 def gathered(action: str, answers: Answers) -> Any:
@@ -41,6 +54,27 @@ def most_waiting_first(rows: Mapping[str, Iterable[Row]], subscription: str) -> 
     waiting = {name: sum(row["waiting"] for row in each if row["name"] == subscription) for name, each in rows.items()}
     there = [name for name, each in rows.items() if any(row["name"] == subscription for row in each)]
     return sorted(there, key=lambda name: -waiting[name]) or list(rows)[:1]
+
+
+def transactions(answers: Answers) -> list[dict[str, Any]]:
+    """Transactions over several managers, by their ids, oldest first: what every manager tells of each."""
+    found: dict[str, list[Row]] = {}
+    for name, rows in answers.items():
+        for row in rows:
+            found.setdefault(row["id"], []).append({**row, "manager": name})
+    return sorted((_transaction(id, rows) for id, rows in found.items()), key=lambda row: (row["since_ms"], row["id"]))
+
+
+def _transaction(id: str, rows: Sequence[Row]) -> dict[str, Any]:
+    first = next((row for row in rows if row["participants"][:1] == [row["manager"]]), rows[0])
+    return {
+        "id": id,
+        "participants": max((row["participants"] for row in rows), key=len),
+        "decision": next((row["decision"] for row in rows if row["decision"]), ""),
+        "since_ms": min((row["since_ms"] for row in rows if row["since_ms"]), default=0),
+        "reason": first["reason"],
+        "managers": [{name: row[name] for name in _OF_TRANSACTION} for row in rows],
+    }
 
 
 def key_of_row(row: Row) -> tuple[str, str]:

@@ -36,7 +36,7 @@ from holdfast.destination import command
 from holdfast.errors import HoldfastError, by_code
 from holdfast.event import identifier
 from holdfast.node import supervision
-from holdfast.node.administration.arguments import ClusterOrder
+from holdfast.node.administration.cluster_arguments import ClusterConfigure, ClusterOrder
 from holdfast.node.clients.busy_wait import BusyWait
 from holdfast.node.clients.client_flow import ClientFlow
 from holdfast.node.clients.client_link import ClientLink
@@ -91,11 +91,13 @@ class ClientManager:
         self.programs: list[dict[str, Any]] = []  # that run beside the server, for its status
         self.tell_cluster: Callable[[], dict[str, Any]] | None = None  # the state of the cluster; None for a server alone
         self.order_cluster: Callable[[ClusterOrder], Awaitable[Any]] | None = None  # carries out what an operator asks of it
+        self.configure_cluster: Callable[[ClusterConfigure], Awaitable[Any]] | None = None  # shows and changes what it shares
         # Lines of a program's log, for the topic `_LOG`: whether somebody subscribes to it.
         self.take_log: Callable[[str, Sequence[LogLine]], bool] = lambda program, lines: False
         self.sessions: dict[str, Session] = {}
         self.links: dict[str, ClientLink] = {}
         self._open: set[ClientLink] = set()
+        self._spared: set[ClientLink] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._identity = identity
         self._start = start
@@ -228,11 +230,34 @@ class ClientManager:
         return owned(identifier.to_text(self._identity.take()), user)
 
     def use_users(self, users: Users) -> None:
-        """Use these users from now on. Links whose user or rules have changed end, and their clients link again."""
-        assert self.login is not None
+        """Use these users from now on. Links whose user or rules have changed end, and their clients link again; so do links
+        without a user, if there were no users before."""
+        if self.login is None:
+            self.login = Login(users)
         self.login.users = users
-        for link in list(self._open):
+        for link in self._open - self._spared:
             link.greeting.users_changed(users)
+
+    def spare(self, session: str) -> Callable[[], None]:
+        """Let the link of a session go on when users change, until the returned function is called: it has asked for that, and
+        waits for the answer."""
+        link = self.links.get(session)
+        if link is None:
+            return lambda: None
+        self._spared.add(link)
+
+        def judge() -> None:
+            self._spared.discard(link)
+            if self.login is not None and link in self._open:
+                link.greeting.users_changed(self.login.users)
+
+        return judge
+
+    def use_settings(self, settings: NodeSettings) -> None:
+        """Use these settings from now on: those of a cluster were changed."""
+        self.settings = settings
+        for target in self.managers.values():
+            target.use_settings(settings)
 
     def link_lost(self, link: ClientLink, sessions: list[Session]) -> None:
         self._open.discard(link)

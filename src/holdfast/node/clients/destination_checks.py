@@ -62,8 +62,12 @@ def check_destination(target: ManagerLink, destination: str, kind: Kind) -> None
 
 
 def _check_place(target: ManagerLink, destination: str) -> None:
-    """NoSuchDestination for one that has its place at another message manager."""
-    if target.places is not None and (found := target.places.find(destination)) != target.name:
+    """NoSuchDestination for one that has its place at another message manager; Unavailable for one that has none yet."""
+    if target.places is None or (found := target.places.find(destination)) == target.name:
+        return
+    if found is None and target.settings.is_create_on_first_use:
+        raise Unavailable(f"the place of {destination!r} is not known here, and cannot be made now; repeat later")
+    if found is not None:
         raise NoSuchDestination(
             f"{destination!r} is not at message manager {target.name!r} but at {found!r}; ask where it is first: this client is "
             "older than the server, or broken",

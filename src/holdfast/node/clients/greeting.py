@@ -36,6 +36,7 @@ class Greeting:
         self._manager = manager
         self._user: User | None = None
         self._attempt: Attempt | None = None
+        self._is_welcome = False
 
     @property
     def user_name(self) -> str:
@@ -78,12 +79,15 @@ class Greeting:
         told = (manager.incarnation, has_users, [name for name in manager.managers if name])
         local, heard_from = ("", "") if has_users else (manager.local, self._link.peer)  # a login is not asked for twice
         welcome = frame.Welcome(version, settings.name, *limits, manager.now_ms(), *told, local, heard_from)
+        self._is_welcome = True
         self._link.admit()
         self._client_link.say(0, welcome)
 
     def users_changed(self, users: Users) -> None:
         """End the link of a user whose password or rules have changed: its client links again, and is checked anew."""
         if self._user is None or self.rights is None:
+            if self._is_welcome:
+                self._client_link.end(Unavailable("this server has users now; linking again"))
             return
         if users.by_name.get(self._user.name) != self._user or users.access.of(self._user.name).rules != self.rights.rules:
             self._client_link.end(Unavailable(f"what {self._user.name} may do was changed; linking again"))

@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from holdfast.destination import command, name
-from holdfast.errors import AccessDenied, BadSetting, Detached, HoldfastError
-from holdfast.node.administration import arguments
+from holdfast.errors import AccessDenied, BadSetting, Detached, HoldfastError, OutcomeUnknown
+from holdfast.node.administration import arguments, cluster_arguments
 from holdfast.node.administration.actions import COMMANDS, QUESTIONS, no_such_action
 from holdfast.node.administration.arguments import place_of_subscription
 from holdfast.node.administration.gathering import key_of_row, most_waiting_first
 from holdfast.node.administration.routing import route
+from holdfast.node.administration.touched import Arguments
 from holdfast.node.clients import assembly_requests
 from holdfast.node.clients.destination_checks import check_destination
+from holdfast.node.clients.joint.joint_questions import list_transactions
 from holdfast.node.login.permission import (
     Row,
     Rows,
@@ -44,6 +46,8 @@ from holdfast.wire import frame
 if TYPE_CHECKING:
     from holdfast.node.clients.requests import Request
 
+# Its answer reaches a client within this, before the link ends of one that may not go on.
+ANSWERED_MS = 500
 # In the name of a temporary destination: more than anyone can try out.
 SECRET_BYTES = 10
 
@@ -59,17 +63,18 @@ def manage(request: Request, message: frame.Manage) -> None:
     if places is None:
         _carry_out(request, action, asked)
     else:
-        route(places, request.session.channel, action, asked, partial(_carry_out_at, request, action, asked))
+        then = request.guarded(partial(_carry_out_at, request, action, asked))
+        route(places, request.session.channel, action, asked, then, request.failed)
 
 
-def _carry_out_at(request: Request, action: str, asked: arguments.Arguments, managers: Sequence[str]) -> None:
+def _carry_out_at(request: Request, action: str, asked: Arguments, managers: Sequence[str]) -> None:
     """Carry it out at these message managers."""
     request.targets = [request.manager.managers[each] for each in managers]
     request.target = request.targets[0]
     _carry_out(request, action, asked)
 
 
-def _carry_out(request: Request, action: str, asked: arguments.Arguments) -> None:
+def _carry_out(request: Request, action: str, asked: Arguments) -> None:
     if action in _IN_STEPS:
         _IN_STEPS[action](request, asked)
     elif action in QUESTIONS or action in ASKED_BY_CLIENTS or action == OUTCOMES:
@@ -109,7 +114,7 @@ def _status(request: Request, asked: arguments.Status) -> None:
     request.ask("status", asked, told)
 
 
-def _cluster(request: Request, asked: arguments.Cluster) -> None:
+def _cluster(request: Request, asked: cluster_arguments.Cluster) -> None:
     tell = request.manager.tell_cluster
     if tell is None:
         raise BadSetting(
@@ -118,7 +123,7 @@ def _cluster(request: Request, asked: arguments.Cluster) -> None:
     request.answered(tell())
 
 
-def _cluster_order(request: Request, asked: arguments.ClusterOrder) -> None:
+def _cluster_order(request: Request, asked: cluster_arguments.ClusterOrder) -> None:
     carry_out = request.manager.order_cluster
     if carry_out is None:
         raise BadSetting("this server is alone, and no node of a cluster: there is nothing to order", action=asked.order)
@@ -132,10 +137,30 @@ def _cluster_order(request: Request, asked: arguments.ClusterOrder) -> None:
     request.manager.spawn(carried_out(), f"the order {asked.order}")
 
 
+def _cluster_configure(request: Request, asked: cluster_arguments.ClusterConfigure) -> None:
+    configure = request.manager.configure_cluster
+    if configure is None:
+        raise BadSetting(
+            "this server is alone, and no node of a cluster: give it options, and start it again", action="cluster_configure"
+        )
+
+    judge = request.manager.spare(request.session.id)
+
+    async def configured() -> None:
+        try:
+            request.answered(await configure(asked))
+        except HoldfastError as problem:
+            request.failed(problem)
+        finally:
+            request.manager.clock.call_later(ANSWERED_MS, judge)
+
+    request.manager.spawn(configured(), "a change of the configuration")
+
+
 def _ask_page(
     request: Request,
     action: str,
-    asked: arguments.Arguments,
+    asked: Arguments,
     what: str,
     seen: Callable[[Session, Rows], Rows],
     place: Callable[[Row], Any],
@@ -176,11 +201,38 @@ def _create_temporary(request: Request, asked: arguments.Temporary) -> None:
 
 
 def _delete(request: Request, asked: arguments.Delete) -> None:
+    """Delete a destination. In a table of places that is shared, that is noted first (rule 9)."""
+    places = request.manager.places
+
     def delete() -> None:
         _check_own(request, asked.name)
-        request.submit(COMMANDS["delete"](asked, request.manager.now_ms()))
+        is_known = request.target.messages.kind_of(asked.name) is not None
+        if places is None or name.is_temporary(asked.name) or not is_known:
+            delete_there(0)
+        else:
+            places.begin_delete(asked.name, request.guarded(delete_there), request.failed)
 
-    request.when_known(asked.name, delete)
+    def delete_there(revision: int) -> None:
+        make, target = COMMANDS["delete"](asked, request.manager.now_ms()), request.target
+        token = target.next_token(partial(deleted, revision), partial(refused, revision))
+        target.submit(replace(make(target.subject, token), revision=revision), token)
+
+    def deleted(revision: int, value: Any) -> None:
+        end(revision, True, partial(request.answered, value))
+
+    def refused(revision: int, problem: HoldfastError) -> None:
+        if isinstance(problem, OutcomeUnknown):  # it may still be deleted: whoever uses the name next finds out
+            request.failed(problem)
+        else:
+            end(revision, False, partial(request.failed, problem))
+
+    def end(revision: int, is_deleted: bool, then: Callable[[], None]) -> None:
+        if places is None or not revision:
+            then()
+        else:
+            places.end_delete(asked.name, revision, is_deleted, then)
+
+    request.when_known(asked.name, delete, is_used=False)
 
 
 def _check_own(request: Request, destination: str) -> None:
@@ -210,7 +262,7 @@ def _locate(request: Request, asked: arguments.Locate) -> None:
     if places is None:
         request.answered({"channel": "", "is_placed": True})
     elif asked.is_used and request.manager.settings.is_create_on_first_use:
-        places.reserve(asked.name, lambda manager: request.answered({"channel": manager, "is_placed": True}))
+        places.reserve(asked.name, lambda manager: request.answered({"channel": manager, "is_placed": True}), request.failed)
     else:
         found = places.find(asked.name)
         request.answered({"channel": found or places.managers[0], "is_placed": found is not None})
@@ -304,7 +356,9 @@ _IN_STEPS: dict[str, Callable[[Request, Any], None]] = {
     "all_subscriptions": _all_subscriptions,
     "status": _status,
     "cluster": _cluster,
+    "transactions": list_transactions,
     "cluster_order": _cluster_order,
+    "cluster_configure": _cluster_configure,
     "confirm_up_to": _confirm_up_to,
     "drop_stages": _drop_stages,
     "log": _log,

@@ -25,7 +25,8 @@ from holdfast.destination.settings import of_first_use
 from holdfast.destination.stamp import Stamp
 from holdfast.errors import HoldfastError, LinkLost
 from holdfast.event.position import Ranges
-from holdfast.node.administration.arguments import Arguments
+from holdfast.node.administration.actions import with_revision
+from holdfast.node.administration.touched import Arguments
 from holdfast.node.clients.assembly_requests import BegunStages
 from holdfast.node.clients.client_flow import AppliedReceipts
 from holdfast.node.clients.destination_checks import Kind
@@ -85,6 +86,10 @@ class ManagerLink:
         # Positions that receivers that attach again hold no longer, until their Attach is answered.
         self._lost: dict[tuple[str, int], Ranges] = {}
         self.tell(WatermarksAsked(subject))
+
+    def use_settings(self, settings: NodeSettings) -> None:
+        self.settings = settings
+        self.allowances.use(settings)
 
     @property
     def told_incarnation(self) -> str:
@@ -163,6 +168,7 @@ class ManagerLink:
     def submit(self, made: command.Command, token: int, payload: bytes = b"") -> None:
         """Append a command that is answered when it is applied; if it cannot be appended, it is answered now. An Attach is not
         repeated for another primary: its client says again what it holds, and attaches again."""
+        made = with_revision(made, self.places)
         if isinstance(made, _CHANGING) and (waiting := self._waiting.get(token)) is not None:
             self._waiting[token] = waiting._replace(answered=partial(self._changed, waiting.answered))
         if self._start and not isinstance(made, command.Attach):
@@ -193,12 +199,22 @@ class ManagerLink:
         if waiting is not None and isinstance(problem, HoldfastError):
             waiting.failed(problem)
 
-    def must_learn(self, destination: str, then: Callable[[], None]) -> bool:
-        """Whether the message manager, which is in another process, is asked about a destination that is not known here; `then`
-        is called when it has answered."""
+    def must_learn(self, destination: str, then: Callable[[], None], is_used: bool = True) -> bool:
+        """Whether others are asked about a destination that is not known here: the message manager in another process, and the
+        table of places. `then` is called when they have answered. `is_used`: it may be created by that."""
         if self.messages.kind_of(destination) is not None or destination in self._created:
             return False
-        return self.messages.learn_destinations(then)
+        is_created = is_used and self.settings.is_create_on_first_use
+        look = partial(self._learn_place, destination, is_created, then)
+        return self.messages.learn_destinations(look) or (
+            self.places is not None and self.places.learn(destination, is_created, then)
+        )
+
+    def _learn_place(self, destination: str, is_created: bool, then: Callable[[], None]) -> None:
+        """The message manager has told its destinations: if this is none of them, it is created with the newest revision."""
+        is_known = self.messages.kind_of(destination) is not None
+        if is_known or self.places is None or not self.places.learn(destination, is_created, then):
+            then()
 
     def being_created(self, destination: str) -> Kind | None:
         return self._created.get(destination)

@@ -23,8 +23,8 @@ from holdfast.errors import AccessDenied, HoldfastError, ProtocolError
 from holdfast.event.position import Ranges
 from holdfast.node import supervision
 from holdfast.node.administration.actions import Maker
-from holdfast.node.administration.arguments import Arguments
 from holdfast.node.administration.gathering import gathered
+from holdfast.node.administration.touched import Arguments
 from holdfast.node.clients import assembly_requests
 from holdfast.node.clients.joint.joint_requests import commit_all, publish_all
 from holdfast.node.clients.manage_requests import manage
@@ -140,18 +140,22 @@ class Request:
             _note_handed(target, session, each.receiver, each.handed, read_ranges(each.ranges))
         return [command.Settled(*places.get(each.receiver, ("", "")), each.ranges, each.delivered_up_to) for each in parts]
 
-    def when_known(self, destination: str, do: Callable[[], None]) -> None:
-        """Do it; for a destination of a message manager of another process when it is known here, for a temporary one when the
-        channel is replayed, because before that nobody knows whose it is."""
-        messages = self.target.messages
+    def guarded(self, do: Callable[..., None]) -> Callable[..., None]:
+        """The same function, for a later turn: what it refuses goes to the client that asked."""
 
-        def known() -> None:
+        def guarded(*given: Any) -> None:
             try:
-                do()
+                do(*given)
             except HoldfastError as problem:
                 self.failed(problem)
 
-        if self.target.must_learn(destination, known):
+        return guarded
+
+    def when_known(self, destination: str, do: Callable[[], None], is_used: bool = True) -> None:
+        """Do it; for a destination of a message manager of another process when it is known here, for a temporary one when the
+        channel is replayed, because before that nobody knows whose it is."""
+        messages, known = self.target.messages, self.guarded(do)
+        if self.target.must_learn(destination, known, is_used):
             return
         if messages.is_primary or not name.is_temporary(destination):
             do()

@@ -11,21 +11,21 @@ primary is judged in the channel (`member`, ADR 26). The client manager asks the
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdfast.bus.message import Heartbeat
 from holdfast.bus.message_codec import MessageCodec
+from holdfast.bus.nats.bucket import NatsBucket
 from holdfast.bus.nats.connection import NatsConnection
 from holdfast.bus.nats.nats_bus import NatsBus
 from holdfast.channel.channel import Channel
 from holdfast.channel.jetstream.jetstream_channel import JetStreamChannel
 from holdfast.cluster.missed_beats import MissedBeats
-from holdfast.cluster.places import Places
 from holdfast.destination.name import LOG
 from holdfast.errors import BadSetting, HoldfastError
 from holdfast.event import identifier
@@ -34,12 +34,17 @@ from holdfast.node.administration.arguments import ACTIONS
 from holdfast.node.clients.client_manager import ClientManager
 from holdfast.node.clock import Clock, SystemClock
 from holdfast.node.clustered.cluster_settings import ClusterSettings
+from holdfast.node.clustered.configuration.configure_order import ConfigureOrder
+from holdfast.node.clustered.configuration.setting_kinds import essential_values
+from holdfast.node.clustered.configuration.shared_configuration import SharedConfiguration, nodes_that_differ
+from holdfast.node.clustered.configuration.shared_documents import GivenUsers
 from holdfast.node.clustered.heartbeat import Heart
 from holdfast.node.clustered.member import Member
 from holdfast.node.clustered.node_log import NodeLog
 from holdfast.node.clustered.orders.heard import Heard
 from holdfast.node.clustered.orders.orders import Orders
 from holdfast.node.clustered.orders.takeover import Takeovers
+from holdfast.node.clustered.places_bucket import PlacesBucket
 from holdfast.node.clustered.roster import Roster
 from holdfast.node.figures import Figures
 from holdfast.node.identity import Identity
@@ -64,7 +69,7 @@ class _Leading(NamedTuple):
     """What a primary has beside it: answers to client managers, the queue `_ADMIN`, and what it tells an operator."""
 
     answers: ViewAnswers
-    administration: AdminQueue
+    administration: AdminQueue | None  # of the first message manager alone
     log: OperatorLog
 
 
@@ -76,10 +81,14 @@ class ClusterNode:
         identity: Identity,
         bus: NatsBus,
         channels: Mapping[str, JetStreamChannel],
-        places: Places | None,
+        places: PlacesBucket | None,
         clock: Clock,
+        configuration: SharedConfiguration,
     ) -> None:
+        """`places` is shared by all nodes; None with one message manager alone."""
         self.settings = settings
+        self.places = places
+        self.configuration = configuration
         self.bus = bus
         self.channels = channels
         self.figures = Figures()
@@ -92,11 +101,10 @@ class ClusterNode:
             for name, nodes in cluster.managers.items()
             if settings.name in nodes
         }
-        self._views: list[RemoteView] = []
-        self.held: dict[str, HeldEvents] = {}  # by message manager: events that wait here until its primary is heard
         self._leading: dict[str, _Leading] = {}
         shared = (SharedTurn(), OperatorLog(next(iter(channels.values()))), self.figures)
-        managers = [self._seen(name, channel, is_alone=places is None) for name, channel in channels.items()]
+        self._views = {name: self._seen(name, channel, is_alone=places is None) for name, channel in channels.items()}
+        managers = list(self._views.values())
         self.clients = ClientManager(managers, places, bus, identity, clock, settings, *shared, start=bus.endpoint.start)
         self._roster, self._awaited = Roster(cluster.name, whose.node, cluster.managers), Heard()
         self._heart = Heart(whose, bus.subject, bus, clock, list(self.members.values()), settings.session_grace_ms, self._heard)
@@ -107,6 +115,12 @@ class ClusterNode:
         self.log = NodeLog(settings.name, first, channel, identity, lambda: self.clients.flow.is_blocked(LOG))
         self.clients.take_log = self.log.take
         self.clients.order_cluster = self._orders.carry_out
+        self.clients.configure_cluster = ConfigureOrder(configuration, self._roster, self._awaited, clock).carry_out
+        self._heart.describe = configuration.described
+        if configuration.users is not None:
+            self.clients.use_users(configuration.users)
+        configuration.on_users = self.clients.use_users
+        configuration.on_settings = self._use_settings
 
     @classmethod
     async def open(
@@ -114,11 +128,14 @@ class ClusterNode:
         data: Path,
         cluster: ClusterSettings,
         settings: NodeSettings,
-        places: Places | None = None,
         clock: Clock | None = None,
+        users: GivenUsers | None = None,
+        *,
+        is_essential_replaced: bool = False,
     ) -> ClusterNode:
-        """Join the cluster as the node of the name in `settings`; `data` holds its identity alone. `places` is shared by all
-        nodes; None with one message manager alone."""
+        """Join the cluster as the node of the name in `settings`; `data` holds its identity and its copy of what the cluster has:
+        configuration, and places where there are several message managers. `users` is the users file of this node. With
+        `is_essential_replaced` the cluster has the essential settings of this node from now on, unless nodes run with others."""
         if not cluster.managers:
             raise BadSetting("a cluster has at least one message manager; name it, with its nodes", setting="managers")
         async with AsyncExitStack() as opened:
@@ -126,13 +143,28 @@ class ClusterNode:
             opened.callback(identity.close)
             start = identifier.to_text(identity.take())
             connection = await NatsConnection.open(cluster.nats.servers, **cluster.nats.connect_options)
-            opened.push_async_callback(connection.close)
+            bus = NatsBus(connection, cluster.name, start, MessageCodec(ACTIONS.values()))
+            opened.push_async_callback(bus.close)
+            bucket, replicas = f"holdfast-configuration-{cluster.name}", cluster.nats.replicas
+            configuration = await SharedConfiguration.open(
+                data,
+                essential_values(cluster, settings),
+                settings,
+                users,
+                lambda: NatsBucket.open(connection, bucket, replicas, cluster.nats.timeout_s),
+                partial(nodes_that_differ, bus) if is_essential_replaced else None,
+            )
+            opened.callback(configuration.close)
             channels: dict[str, JetStreamChannel] = {}
             for name in cluster.managers:
                 channel = channels[name] = await JetStreamChannel.open(f"{cluster.name}-{name}", cluster.nats)
                 opened.push_async_callback(channel.close)
-            bus = NatsBus(connection, cluster.name, start, MessageCodec(ACTIONS.values()))
-            node = cls(cluster, settings, identity, bus, channels, places, clock or SystemClock())
+            places = None
+            if len(cluster.managers) > 1:
+                places = await _open_places(connection, cluster, data)
+                opened.push_async_callback(places.close)
+            settings = configuration.settings
+            node = cls(cluster, settings, identity, bus, channels, places, clock or SystemClock(), configuration)
             opened.pop_all()
         return node
 
@@ -143,17 +175,42 @@ class ClusterNode:
 
     @property
     def failure(self) -> HoldfastError | None:
-        """Nothing keeps it from going on: a copy that cannot follow is opened anew."""
-        return None
+        """It differs from its cluster. Nothing else keeps it from going on: a copy that cannot follow is opened anew."""
+        return self.configuration.failure
 
     async def failed(self) -> None:
-        await asyncio.Event().wait()
+        await self.configuration.failed.wait()
+
+    def take_users(self, path: Path, text: str) -> None:
+        """The users file of this node was read again: what was edited there is for all nodes."""
+
+        async def share() -> None:
+            try:
+                await self.configuration.reload_users(GivenUsers(path, text))
+            except HoldfastError as problem:
+                log.error("not reloaded, the users from before stay in force: %s", problem)
+
+        self.clients.spawn(share(), "sharing the users file")
+
+    def _use_settings(self, settings: NodeSettings) -> None:
+        """The settings of the cluster were changed."""
+        self.settings = settings
+        self.clients.use_settings(settings)
+        self._heart.grace_ms = settings.session_grace_ms
+        for member in self.members.values():
+            if member.manager is not None:
+                member.manager.assembly_timeout.use(settings)
 
     def _heard(self, heartbeat: Heartbeat, now_ms: int) -> None:
         self._roster.heard(heartbeat, now_ms)
         self._awaited.look()
         self.missed_beats.heard(heartbeat.node, now_ms)
         self.log.heard(heartbeat)
+
+    @property
+    def held(self) -> dict[str, HeldEvents]:
+        """By message manager: events that wait here until its primary is heard."""
+        return {name: noted.held for name, (_, _, noted) in self._views.items()}
 
     def tell_cluster(self) -> dict[str, Any]:
         """The state of the cluster, as this node hears it."""
@@ -172,10 +229,13 @@ class ClusterNode:
         def lead(manager: MessageManager, epoch: int) -> None:
             manager.figures.join(self.figures)
             view = LocalView(manager)
-            administration = AdminQueue([("", view, manager.channel)], None, bus, self._identity, self._clock)
+            administration = self._administration(name, view, manager.channel)
             self._leading[name] = _Leading(ViewAnswers(view, bus), administration, manager.operator_log)
-            manager.administration_asked = administration.attend
-            manager.when_primary(administration.begin)
+            if administration is not None:
+                manager.administration_asked = administration.attend
+                manager.when_primary(administration.begin)
+            if self.places is not None:
+                manager.when_primary(partial(self._reconcile, self.places, manager))
             manager.operator_log.begin()
             manager.when_primary(self._heart.tell)  # client managers find it by its heartbeat
             bus.lead(epoch)
@@ -184,10 +244,23 @@ class ClusterNode:
             bus.resign()
             if (leading := self._leading.pop(name, None)) is not None:
                 leading.log.stop()
-                await leading.administration.stop()
+                if leading.administration is not None:
+                    await leading.administration.stop()
                 await leading.answers.stop()
 
         return Member(name, whose, rank, open_copy, self._clock, lead, resign)
+
+    def _administration(self, name: str, view: LocalView, channel: Channel) -> AdminQueue | None:
+        """The queue `_ADMIN`, which the primary of the first message manager carries out; the others it asks over the bus."""
+        if self.places is None:
+            return AdminQueue([("", view, channel)], None, self.bus.manager(name), self._identity, self._clock)
+        if name != self.places.managers[0]:
+            return None
+        seen = [(each, view if each == name else self._views[each][1], self.channels[each]) for each in self.places.managers]
+        return AdminQueue(seen, self.places, self.bus, self._identity, self._clock, self.bus.subject)
+
+    def _reconcile(self, places: PlacesBucket, manager: MessageManager) -> None:
+        places.reconcile(manager.name, list(manager.directory.catalog.destinations))
 
     def _seen(self, name: str, channel: Channel, is_alone: bool) -> tuple[str, RemoteView, NotedChannel]:
         """A message manager as the client manager of this node has it, wherever its primary is."""
@@ -196,8 +269,6 @@ class ClusterNode:
         view = RemoteView(name, subject, self.bus, appended, lambda: channel.durable, self._clock.steady_ms)
         noted = NotedChannel(name, channel, appended, lambda: view.is_fresh, self._clock)
         view.primary_heard = noted.held.go_on
-        self._views.append(view)
-        self.held[name] = noted.held
         return "" if is_alone else name, view, noted
 
     async def leave(self) -> None:
@@ -213,16 +284,28 @@ class ClusterNode:
         """Leave the cluster: other copies take over, and clients go to other nodes."""
         await self.leave()
         await self.log.stop()
+        self.configuration.close()
         self._heart.stop()
         await self._orders.stop()
         await self.clients.stop()
-        for view in self._views:
+        for _, view, noted in self._views.values():
             view.stop()
-        for held in self.held.values():
-            held.stop()
+            noted.held.stop()
         for member in self.members.values():
             await member.stop()
+        if self.places is not None:
+            await self.places.close()
         await self.bus.close()
         for channel in self.channels.values():
             await channel.close()
         self._identity.close()
+
+
+async def _open_places(connection: NatsConnection, cluster: ClusterSettings, data: Path) -> PlacesBucket:
+    """The table of places, in a bucket of this cluster."""
+    name = f"holdfast-places-{cluster.name}"
+
+    async def open_bucket() -> NatsBucket:
+        return await NatsBucket.open(connection, name, cluster.nats.replicas)
+
+    return await PlacesBucket.open(open_bucket, list(cluster.managers), cluster.rules, data / f"places-{cluster.name}")

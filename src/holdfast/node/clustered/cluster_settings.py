@@ -5,6 +5,9 @@
     monitors = ["http://h1:8222", "http://h2:8222", "http://h3:8222"]
     [managers]
     m1 = ["h1", "h2"]          # the nodes that have a copy, in the order in which they take over
+    m2 = ["h2", "h3"]
+    [placement]                # where new destinations go; others to the manager with the fewest
+    "billing.*" = "m2"
 
 A file that says something else than this is refused: a misspelt word must not leave a message manager without a backup.
 """
@@ -19,7 +22,9 @@ from pathlib import Path
 import msgspec
 
 from holdfast.channel.jetstream.settings import MIB, JetStreamSettings
-from holdfast.errors import BadSetting
+from holdfast.cluster.places import Rule, check_rules
+from holdfast.errors import BadPattern, BadSetting
+from holdfast.event.pattern import Pattern
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,32}\Z")
 
@@ -29,6 +34,12 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     # For each message manager the nodes that have a copy of it. The first takes over first.
     managers: Mapping[str, Sequence[str]]
     nats: JetStreamSettings
+    # Patterns and managers: where new destinations are placed among several.
+    placement: Sequence[tuple[str, str]] = ()
+
+    @property
+    def rules(self) -> list[Rule]:
+        return [Rule(Pattern.glob(pattern), manager) for pattern, manager in self.placement]
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,6 +47,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     nats: tuple[str, ...]
     monitors: tuple[str, ...]
     managers: dict[str, tuple[str, ...]]
+    placement: dict[str, str] = {}
     replicas: int = 3
     size_mib: int = 4096
     reserve_mib: int = 16
@@ -63,11 +75,8 @@ def read(file: Path) -> ClusterSettings:
     for manager, nodes in read.managers.items():
         if not nodes or len(set(nodes)) < len(nodes):
             raise BadSetting(f"{file}: message manager {manager} needs one node or several different ones", setting="managers")
-    if len(read.managers) != 1:
-        raise BadSetting(
-            f"{file} names {len(read.managers)} message managers; this release has one in a cluster, with any number of copies",
-            setting="managers",
-        )
+    if not read.managers:
+        raise BadSetting(f"{file} names no message manager; name one or several under [managers]", setting="managers")
     nats = JetStreamSettings(
         servers=read.nats,
         monitors=read.monitors,
@@ -76,4 +85,9 @@ def read(file: Path) -> ClusterSettings:
         reserve_bytes=read.reserve_mib * MIB,
         upkeep_bytes=read.upkeep_mib * MIB,
     )
-    return ClusterSettings(name=read.name, managers=read.managers, nats=nats)
+    settings = ClusterSettings(name=read.name, managers=read.managers, nats=nats, placement=tuple(read.placement.items()))
+    try:
+        check_rules(settings.rules, list(read.managers))
+    except (BadPattern, BadSetting) as problem:
+        raise BadSetting(f"{file}: {problem}", setting="placement") from problem
+    return settings

@@ -40,10 +40,11 @@ class Heart:
         self._bus = bus
         self._clock = clock
         self._members = members
-        self._grace_ms = grace_ms
+        self.grace_ms = grace_ms
         self._note = note
         self.is_drained = False
         self.links: Callable[[], int] = lambda: 0  # of clients with this node
+        self.describe: Callable[[Heartbeat], Heartbeat] = lambda beat: beat  # adds what the node tells of its configuration
         self._beats = 0
         self._stop_listening = bus.listen(NODES, self._hear)
         self._timer = clock.call_later(0, self._beat)
@@ -56,14 +57,14 @@ class Heart:
         for member in self._members:
             member.look(self._silent_ms)
             if self._beats % BEATS_A_CARE == 0:
-                member.give_up_lost(self._silent_ms, self._grace_ms)
+                member.give_up_lost(self._silent_ms, self.grace_ms)
         self._beats += 1
 
     def tell(self) -> None:
         """Tell the state of this node now, and not with the next beat."""
         copies = [state for member in self._members if (state := member.state()) is not None]
         beat = Heartbeat(self._whose.node, self._whose.start, self._client_manager, copies)
-        self._bus.publish(NODES, beat._replace(is_drained=self.is_drained, links=self.links()))
+        self._bus.publish(NODES, self.describe(beat._replace(is_drained=self.is_drained, links=self.links())))
 
     def _silent_ms(self, start: str) -> int:
         now_ms = self._clock.steady_ms()

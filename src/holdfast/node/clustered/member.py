@@ -22,6 +22,7 @@ from holdfast.errors import HoldfastError
 from holdfast.node import supervision
 from holdfast.node.clock import Clock
 from holdfast.node.clustered.copy_state import CopyStates
+from holdfast.node.clustered.producer_forgetting import ProducerForgetting
 from holdfast.node.figures import Histogram
 from holdfast.node.messages.message_manager import MessageManager
 from holdfast.node.messages.start import Backup
@@ -65,6 +66,7 @@ class Member:
         self._clock = clock
         self._led_since_ms = 0
         self._states = CopyStates()
+        self._forgetting: ProducerForgetting | None = None  # while it leads
         self._resigns_to = ""  # the start of the node that is to claim
         self._claiming: asyncio.Task[None] | None = None
         self._running = supervision.start(self._run(), f"{name}: a member")
@@ -97,7 +99,7 @@ class Member:
 
     def give_up_lost(self, silent_ms: SilentMs, grace_ms: int) -> None:
         """Detach sessions whose client managers are silent for longer than the grace, and receivers that did not come back after
-        the takeover. Asked now and then."""
+        the takeover; forget producers of sessions that are long gone. Asked now and then."""
         manager = self.manager
         if manager is None or not manager.is_primary:
             return
@@ -106,6 +108,8 @@ class Member:
                 manager.deliverer.detach_lost(session.name, session.link)
         if self._clock.steady_ms() - self._led_since_ms >= grace_ms:
             manager.deliverer.stop_waiting()
+        if self._forgetting is not None:
+            self._forgetting.look(self._clock.steady_ms())
 
     async def _claim(self, manager: MessageManager, silent_since_ms: int) -> None:
         why = "since its primary resigns" if self.candidate.is_invited else "since its primary is silent"
@@ -132,6 +136,7 @@ class Member:
                 await self._follow(manager)
             finally:
                 self.manager = None
+                self._stop_forgetting()
                 await self._stop_claiming()
                 if self._resign is not None:
                     await self._resign()
@@ -153,11 +158,18 @@ class Member:
         self._resigns_to = ""
         if self.manager is not None and is_own:
             self._led_since_ms = self._clock.steady_ms()
+            self._stop_forgetting()
+            self._forgetting = ProducerForgetting(self.manager)
             if self._lead is not None:
                 self._lead(self.manager, claimed.epoch)
 
     def _note(self, claimed: effect.Claimed) -> None:
         self.candidate.began(claimed.epoch, claimed.start, self._clock.steady_ms())
+
+    def _stop_forgetting(self) -> None:
+        if self._forgetting is not None:
+            self._forgetting.stop()
+            self._forgetting = None
 
     async def _stop_claiming(self) -> None:
         if self._claiming is not None:

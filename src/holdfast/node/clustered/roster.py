@@ -42,6 +42,7 @@ class Roster:
             "is_cut_off": own is None or now_ms - own.at_ms >= CUT_OFF_MS,
             "nodes": nodes,
             "managers": [self._manager(name, now_ms) for name in self._managers],
+            "different": [node["name"] for node in nodes if node["is_different"]],
             "silent": [node["name"] for node in nodes if not node["is_heard"]],
         }
 
@@ -57,7 +58,7 @@ class Roster:
         return name in self._heard and now_ms - self._heard[name].at_ms < SILENCE_MS
 
     def _node(self, name: str, now_ms: int) -> dict[str, Any]:
-        known = self._heard.get(name)
+        known, own = self._heard.get(name), self._heard.get(self.own)
         return {
             "name": name,
             "is_heard": self._is_heard(name, now_ms),
@@ -65,6 +66,11 @@ class Roster:
             "copies": [] if known is None else [copy.manager for copy in known.heartbeat.copies],
             "is_drained": known is not None and known.heartbeat.is_drained,
             "links": 0 if known is None else known.heartbeat.links,
+            "is_different": known is not None
+            and own is not None
+            and known.heartbeat.configuration != own.heartbeat.configuration,
+            "settings_version": 0 if known is None else known.heartbeat.settings_version,
+            "users_version": 0 if known is None else known.heartbeat.users_version,
         }
 
     def _manager(self, name: str, now_ms: int) -> dict[str, Any]:

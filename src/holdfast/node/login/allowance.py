@@ -36,15 +36,15 @@ class Allowance:
     def __init__(self, what: str, limit: int, has: Callable[[str], int]) -> None:
         """`what` names the thing, and what to do when there are too many; `has` says how many somebody has."""
         self._what = what
-        self._limit = limit
+        self.limit = limit
         self._has = has
         self._begun: dict[str, int] = {}
 
     def begin(self, whose: str) -> Ended:
         """Count one more as on its way, until the returned function is called. Blocked when there are too many. "" is nobody."""
         begun = self._begun.get(whose, 0)
-        if whose and self._has(whose) + begun >= self._limit:
-            raise Blocked(f"there are {self._limit:,} {self._what}", limit=self._limit)
+        if whose and self._has(whose) + begun >= self.limit:
+            raise Blocked(f"there are {self.limit:,} {self._what}", limit=self.limit)
         self._begun[whose] = begun + 1
         return partial(self._end, whose)
 
@@ -74,6 +74,12 @@ class Allowances:
             settings.user_producers_max,
             messages.durable_producers_of,
         )
+
+    def use(self, settings: NodeSettings) -> None:
+        """Count against these limits from now on."""
+        self._of_session.limit = settings.session_temporaries_max
+        self._of_user.limit = settings.user_temporaries_max
+        self._producers.limit = settings.user_producers_max
 
     def begin_temporary(self, session: str) -> Ended:
         """Count a temporary destination that a session creates."""

@@ -26,8 +26,8 @@ from holdfast.destination.name import LENGTH_MAX, is_temporary
 from holdfast.destination.state.subscription import pattern_of, where_of, where_of_key
 from holdfast.errors import AccessDenied
 from holdfast.event.pattern import Pattern
-from holdfast.node.administration.arguments import Arguments
-from holdfast.session.session import ReceiverPlace, Session
+from holdfast.node.administration.touched import Arguments
+from holdfast.session.session import ReceiverPlace, Session, owner_of
 from holdfast.wire import frame
 
 # One destination or subscription, as administration shows it; and several.
@@ -149,6 +149,14 @@ def visible_status(session: Session, status: Row) -> Row:
         "oldest_waiting": _visible_place(session, status["oldest_waiting"]),
         "pins_space": _visible_place(session, status["pins_space"]),
     }
+
+
+def visible_transactions(session: Session, rows: Rows) -> Rows:
+    """Transactions of the user's own sessions; all for a user who may know of all destinations."""
+    rights = session.rights
+    if rights is None or _may_see(session, Pattern.glob("**")):
+        return rows
+    return [row for row in rows if owner_of(row["managers"][0]["session"]) == rights.user]
 
 
 def _visible_place(session: Session, place: Row | None) -> Row | None:

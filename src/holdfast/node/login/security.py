@@ -27,19 +27,24 @@ class Security:
     is_certificate_required: bool = False
     is_insecure: bool = False
 
-    def check(self, host: str) -> None:
-        """BadSetting for settings that contradict each other, and for a server that is open to other machines."""
+    def check(self, host: str, *, has_users: bool = False) -> None:
+        """BadSetting for settings that contradict each other, and for a server that is open to other machines. `has_users`: it
+        has users without a file of its own, those of its cluster."""
         if (self.certificate is None) != (self.key is None):
             raise BadSetting("TLS needs a certificate and its key; give both --tls-certificate and --tls-key")
         if self.client_ca is not None and self.certificate is None:
             raise BadSetting("--tls-client-ca is for TLS; give --tls-certificate and --tls-key as well")
         if self.is_certificate_required and self.client_ca is None:
             raise BadSetting("--require-certificate needs to know whose certificates to believe; give --tls-client-ca")
-        if not (is_loopback(host) or self.is_insecure or (self.users and self.certificate)):
+        if not (is_loopback(host) or self.is_insecure or ((self.users or has_users) and self.certificate)):
             raise BadSetting(
                 f"--listen {host} lets other machines in; give --users, --tls-certificate and --tls-key, listen on 127.0.0.1, "
                 "or say --insecure if everyone who can reach it may do everything and read everything on the way"
             )
+
+    def load_users_text(self) -> str | None:
+        """The text of the users file, which is a good one; None without a file."""
+        return None if self.users is None else users_file.load_text(self.users)
 
     def load_users(self) -> Users | None:
         if self.users is None:

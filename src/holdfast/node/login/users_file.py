@@ -28,6 +28,13 @@ def load(path: Path) -> Users:
     return _judged(path, _read(path))
 
 
+def load_text(path: Path) -> str:
+    """The text of a good file; BadSetting as `load`."""
+    text = _read(path)
+    _judged(path, text)
+    return text
+
+
 def add(path: Path, name: str, password: str, certificate: str = "") -> None:
     """Add a user, with the hash of a password, a certificate's name, or both; create the file if it is missing."""
     text = check_new(path, name)

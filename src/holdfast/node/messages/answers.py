@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,8 +17,9 @@ from holdfast.destination.state.subscription import PatternSubscription, pattern
 from holdfast.destination.state.topic import Topic
 from holdfast.errors import HoldfastError, NoSuchPosition
 from holdfast.event.position import INDEX_BITS
-from holdfast.node.administration import arguments
+from holdfast.node.administration import arguments, cluster_arguments
 from holdfast.node.administration.arguments import place_of_subscription
+from holdfast.node.administration.touched import Arguments
 
 if TYPE_CHECKING:
     from holdfast.node.messages.message_manager import MessageManager
@@ -33,12 +34,14 @@ LISTED_BYTES = 8 << 10
 # Rows of a status: dead events, and events that came back often.
 DEAD_ROWS_MAX = 200
 OFTEN_ROWS_MAX = 200
+# Transactions in doubt, of one answer.
+TRANSACTIONS_MAX = 500
 _encoded = msgspec.msgpack.Encoder().encode
 # Backlogs that are surveyed before everyone else has a turn: a millisecond of work.
 LOOKED_AT_ONCE = 500
 
 
-def answer(manager: MessageManager, action: str, asked: arguments.Arguments) -> Any:
+def answer(manager: MessageManager, action: str, asked: Arguments) -> Any:
     """A value that msgpack can hold, or a coroutine of one; HoldfastError when there is nothing to say."""
     return ANSWERS[action](manager, asked)
 
@@ -140,6 +143,8 @@ async def status(manager: MessageManager, asked: arguments.Status) -> dict[str, 
         "stages": manager.directory.assemblies.staged.stages,
         "staged_bytes": manager.directory.assemblies.staged.bytes,
         "events_delivered": manager.deliverer.events_delivered,
+        "transactions_in_doubt": len(manager.directory.transactions.open),
+        "events_locked": sum(each["locked"] for each in _in_doubt(manager)),
         "waiting": survey.waiting,
         "oldest_waiting": oldest_waiting,
         "blocked": manager.flow.blocked(),
@@ -156,6 +161,42 @@ async def status(manager: MessageManager, asked: arguments.Status) -> dict[str, 
         "upkeep_reserve_bytes": pressure.upkeep_reserve_bytes,
         "reason": pressure.reason,
     }
+
+
+def _transactions(manager: MessageManager, asked: cluster_arguments.Transactions) -> list[dict[str, Any]]:
+    """Those in doubt here, oldest first; with an id that one, also what became of it, as long as that is remembered."""
+    rows = [row for row in _in_doubt(manager) if asked.id in ("", row["id"])]
+    if not asked.id or rows:
+        return rows[:TRANSACTIONS_MAX]
+    session, _, assembly = asked.id.rpartition(":")
+    outcome = manager.directory.transactions.outcomes.get((session, assembly))
+    if outcome is None:
+        return []
+    state = ("abort", "aborted") if outcome.reason else ("commit", "committed")
+    where = {"id": asked.id, "participants": [], "session": session, "assembly": assembly}
+    return [{**where, **_told(*state, outcome.reason)}]
+
+
+def _in_doubt(manager: MessageManager) -> Iterator[dict[str, Any]]:
+    """Each has the id that its first participant knows it by."""
+    for each, found in zip(
+        manager.directory.transactions.in_doubt(), manager.directory.transactions.open.values(), strict=True
+    ):  # fmt: skip
+        prepared = found.prepared
+        locked = sum(ranges.count for _, ranges in prepared.settled) if prepared is not None else 0
+        names = {*prepared.destinations, *(key[0] for key, _ in prepared.settled)} if prepared is not None else ()
+        ended = "committed" if each.decision == "commit" else "aborted"
+        state = "prepared" if each.is_prepared else ended
+        told = _told(each.decision, state, found.reason, each.since, each.since_ms, locked, sorted(names))
+        id, where = ":".join(each.keys[0]), {"session": each.session, "assembly": each.assembly}
+        yield {"id": id, "participants": list(each.participants), **where, **told}
+
+
+def _told(
+    decision: str, state: str, reason: str, entry: int = 0, since_ms: int = 0, locked: int = 0, names: Sequence[str] = ()
+) -> dict[str, Any]:  # fmt: skip
+    told = {"decision": decision, "state": state, "reason": reason, "entry": entry, "since_ms": since_ms}
+    return {**told, "locked": locked, "destinations": list(names)}
 
 
 def _dead(manager: MessageManager) -> list[dict[str, Any]]:
@@ -282,5 +323,6 @@ ANSWERS: dict[str, Callable[[MessageManager, Any], Any]] = {
     "subscriptions": _subscriptions,
     "all_subscriptions": _all_subscriptions,
     "dead_cursor": _dead_cursor,
+    "transactions": _transactions,
     "status": status,
 }

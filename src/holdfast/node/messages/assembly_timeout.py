@@ -43,11 +43,14 @@ class AssemblyTimeout:
         self._directory = directory
         self._channel = channel
         self._clock = clock
-        self._idle_ms = settings.assembly_idle_ms
-        self._stage_idle_ms = settings.stage_idle_ms
+        self.use(settings)
         self._epoch = 0
         self._seen: dict[Name, tuple[int, int]] = {}  # how many parts there were when, in ms
         self._timer: asyncio.TimerHandle | None = None
+
+    def use(self, settings: NodeSettings) -> None:
+        self._idle_ms = settings.assembly_idle_ms
+        self._stage_idle_ms = settings.stage_idle_ms
 
     def begin(self, epoch: int) -> None:
         self._epoch = epoch

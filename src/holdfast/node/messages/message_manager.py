@@ -87,7 +87,7 @@ class MessageManager:
         self._bus = bus
         self._clock = clock
         self._start = start
-        self._assembly_timeout = AssemblyTimeout(start.name, directory, channel, bus, clock, settings)
+        self.assembly_timeout = AssemblyTimeout(start.name, directory, channel, bus, clock, settings)
         self._removal_watch = RemovalWatch(directory, channel, clock, self.until_applied)
         self._readers = PlaceReaders(directory, channel, bus, clock)
         self._outcomes = OutcomeWaiters(directory, channel, bus, clock)
@@ -147,7 +147,7 @@ class MessageManager:
         await self._readers.stop()
         await self._outcomes.stop()
         await self.deliverer.stop()
-        self._assembly_timeout.stop()
+        self.assembly_timeout.stop()
         await self._removal_watch.stop()
         await self.upkeep.stop(self.is_primary and self.failure is None)
         self.is_primary = False
@@ -224,7 +224,7 @@ class MessageManager:
                 if self._outcomes.are_waiting:
                     self._outcomes.answer_waiting()
                 self.upkeep.begin_if_due()
-                self._assembly_timeout.watch()
+                self.assembly_timeout.watch()
                 self.flow.tell_changes()
                 if self._removal_watch.is_watching:
                     self._removal_watch.check()
@@ -359,7 +359,7 @@ class MessageManager:
         self.flow.begin()
         self.deliverer.begin(claimed.epoch, self._start.early())
         self.upkeep.begin(claimed.epoch, self._start.snapshot_at)
-        self._assembly_timeout.begin(claimed.epoch)
+        self.assembly_timeout.begin(claimed.epoch)
         self._removal_watch.begin(claimed.epoch)
         self._start.claimed.set()
         waiting, self._when_primary = self._when_primary, []

@@ -73,6 +73,11 @@ class Upkeep:
     def _note_pressure(self, pressure: Pressure) -> None:
         self._is_short = pressure.is_short
 
+    @property
+    def snapshot_at(self) -> int:
+        """The entry of the newest snapshot that is safe."""
+        return self._snapshot_at
+
     def begin(self, epoch: int, snapshot_at: int) -> None:
         self._epoch = epoch
         self._snapshot_at = snapshot_at

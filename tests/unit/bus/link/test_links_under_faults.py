@@ -10,6 +10,8 @@ from holdfast.bus.link.frame import BODY_BYTES_MAX, Frame
 from tests import effort
 from tests.linked_sides import MANAGER, Faults, LinkedSides
 
+pytestmark = pytest.mark.slow
+
 FAULTS = [
     Faults(lost=0.2),
     Faults(repeated=0.3, delay_ms=60),

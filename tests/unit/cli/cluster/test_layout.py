@@ -38,6 +38,23 @@ def test_the_nodes_can_read_the_settings_that_are_written(tmp_path: Path) -> Non
     assert read.nats.replicas == 3
 
 
+def test_managers_and_their_backups_are_spread_over_the_nodes(tmp_path: Path) -> None:
+    layout.prepare(tmp_path, 3, 1, (), (), managers=4)
+
+    read = cluster_settings.read(layout.cluster_file(tmp_path))
+
+    assert read.managers == {
+        "m1": ("node1", "node2"), "m2": ("node2", "node3"), "m3": ("node3", "node1"), "m4": ("node1", "node2"),
+    }  # fmt: skip
+
+
+def test_another_number_of_managers_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    layout.prepare(tmp_path, 3, 1, (), (), managers=2)
+
+    with pytest.raises(BadSetting, match="--managers 2"):
+        layout.prepare(tmp_path, None, None, (), (), managers=3)
+
+
 def test_a_second_time_the_layout_is_the_same(tmp_path: Path) -> None:
     made = layout.prepare(tmp_path, 2, 0, (), ())
 

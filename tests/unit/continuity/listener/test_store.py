@@ -294,6 +294,7 @@ def killed_after_writing(folder: Path, told: Path) -> int:
     return int(told.read_text().splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_a_writer_that_is_killed_again_and_again_loses_nothing_that_was_durable(tmp_path: Path) -> None:
     before = 0
     for turn in range(6):

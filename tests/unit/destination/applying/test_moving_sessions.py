@@ -134,8 +134,9 @@ def test_after_its_session_a_producer_keeps_sequence_and_holes_until_the_primary
 
     assert manager.waiting("orders") == [position.of(each) for each in (first, third, second)]
     assert manager.directory.producers.ended() == restored(manager).producers.ended() == [("press", ended)]
-    manager.ask(ForgetProducer("press", epoch=1))
+    manager.ask(ForgetProducer("press", epoch=1, ended_at=ended))
     assert manager.directory.producers.find("press") is None
+    assert manager.directory.producers.ended() == []
 
 
 def test_a_producer_that_was_opened_again_is_not_forgotten_by_the_primary_nor_by_a_former_one() -> None:
@@ -144,15 +145,18 @@ def test_a_producer_that_was_opened_again_is_not_forgotten_by_the_primary_nor_by
     manager.ask(Claim(1, "n"))
     manager.ask(Claim(2, "m"))
     manager.ask(Detach("carl"))
-    manager.ask(ForgetProducer("press", epoch=1))
-    assert manager.directory.producers.ended()
+    ended = len(manager.log)
+    manager.ask(ForgetProducer("press", epoch=1, ended_at=ended))
+    assert manager.directory.producers.ended() == [("press", ended)]
 
     manager.ask(Introduce("carl", "cm.1", 3))
     manager.ask(OpenProducer("press", "carl"))
-    manager.ask(ForgetProducer("press", epoch=2))
-
-    assert manager.directory.producers.find("press") is not None
+    manager.ask(ForgetProducer("press", epoch=2, ended_at=ended))
     assert manager.directory.producers.ended() == []
+    manager.ask(Detach("carl"))
+    manager.ask(ForgetProducer("press", epoch=2, ended_at=ended))
+
+    assert manager.directory.producers.find("press") is not None, "it ended anew since"
     manager.ask(ForgetProducer("press"))
     assert manager.directory.producers.find("press") is None
 

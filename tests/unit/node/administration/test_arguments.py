@@ -11,7 +11,8 @@ from holdfast.errors import BadName, BadPattern, BadSetting
 from holdfast.event.pattern import Pattern
 from holdfast.node.administration import arguments
 from holdfast.node.administration.actions import COMMANDS, QUESTIONS
-from holdfast.node.administration.arguments import Touched, read
+from holdfast.node.administration.arguments import read
+from holdfast.node.administration.touched import Touched
 from holdfast.node.messages.answers import ANSWERS
 
 KEYS = ("glob:secret.>", "regex:secret.*", "re:secret", "name:secret", ":", "secret:")
@@ -86,7 +87,7 @@ def test_every_question_and_command_has_its_arguments() -> None:
 
 
 def test_every_question_has_its_answer() -> None:
-    assert ANSWERS.keys() == QUESTIONS
+    assert ANSWERS.keys() == {*QUESTIONS, "transactions"}  # which client managers alone ask
 
 
 def test_the_key_of_a_backlog_is_a_name_or_a_pattern_of_a_kind_that_there_is() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.errors import HoldfastError
 from holdfast.node import places_file
 from holdfast.node.administration import arguments
 from holdfast.node.administration.routing import route
@@ -15,11 +16,15 @@ ALL = ("m1", "m2")
 OWN = "m2"
 
 
+def never(problem: HoldfastError) -> None:
+    raise problem
+
+
 def routed(action: str, **given: Any) -> Sequence[str]:
     table = places_file.open_table(ALL, [("there", "m2"), ("new", "m2")])
-    table.reserve("there", lambda manager: None)
+    table.reserve("there", lambda manager: None, never)
     told: list[Sequence[str]] = []
-    route(table, OWN, action, arguments.read(action, given), told.append)
+    route(table, OWN, action, arguments.read(action, given), told.append, never)
     (managers,) = told
     return tuple(managers)
 

@@ -101,3 +101,15 @@ def test_a_node_that_was_silent_for_very_long_is_forgotten_unless_it_is_named() 
 
     assert [node["name"] for node in roster.told(FORGOTTEN_MS - 1)["nodes"]] == ["a", "b", "c"]
     assert [node["name"] for node in roster.told(FORGOTTEN_MS)["nodes"]] == ["a", "b"]
+
+
+def test_nodes_with_another_configuration_are_named() -> None:
+    roster = _roster()
+    roster.heard(_beat("a")._replace(configuration=b"one", settings_version=3, users_version=1), 0)
+    roster.heard(_beat("b")._replace(configuration=b"one", settings_version=2), 0)
+    roster.heard(_beat("c")._replace(configuration=b"other"), 0)
+
+    told = roster.told(0)
+
+    assert told["different"] == ["c"]
+    assert [(node["settings_version"], node["users_version"]) for node in told["nodes"]] == [(3, 1), (2, 0), (0, 0)]

@@ -1,7 +1,8 @@
 """The tail judge: whether a stream has lost its end, or has other contents than it had (rule 4 of the cluster).
 
     sent after 17 was known  ─▶ gets 18 or more     otherwise entries from 18 on are gone
-    asked after 17 was known ─▶ last is 17 or more  otherwise the same; three times in a row, because a new leader may lag
+    asked after 17 was known ─▶ last is 17 or more  otherwise the same; three times in a row, because a new leader may lag, and
+                                                    only of a leader that hears a majority: one that is alone may lag
     number 17, read twice    ─▶ one checksum        otherwise another entry stands in its place
 
 Numbers become known by acknowledgements and by reading: both come only after a majority of the copies has the entry.
@@ -43,11 +44,13 @@ class TailJudge:
         self.known = max(self.known, number)
         return ""
 
-    def heard_last(self, last: int, known_when_asked: int) -> str:
-        """Judge the last number that the servers name."""
+    def heard_last(self, last: int, known_when_asked: int, *, is_led: bool = True) -> str:
+        """Judge the last number that a server names. `is_led`: it leads, and hears a majority of the copies."""
         if last >= known_when_asked:
             self._contradictions = 0
             self.known = max(self.known, last)
+            return ""
+        if not is_led:
             return ""
         self._contradictions += 1
         if self._contradictions < CONTRADICTIONS_MAX:

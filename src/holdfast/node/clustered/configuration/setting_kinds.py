@@ -28,8 +28,9 @@ OWN = (
     "name", "site", "managers", "placement", "journal", "start_grace_ms", "heartbeat_ms", "vigil_us", "link_bytes_max",
     "snapshot_bytes",
 )  # fmt: skip
-# Fields of ClusterSettings that concern one node alone; `name` is that of the bucket, so that it cannot differ.
-OWN_OF_CLUSTER = ("name", "nats")
+# Fields of ClusterSettings that concern one node alone; `name` is that of the bucket, so that it cannot differ. Rules of
+# placement may differ while they are changed: whichever node places a name first, all others find it there.
+OWN_OF_CLUSTER = ("name", "nats", "placement")
 
 
 class Acquirable(NamedTuple):

@@ -18,7 +18,9 @@ import msgspec
 
 from holdfast.access.users import Users
 from holdfast.bus.bucket import Bucket, Entry
-from holdfast.cluster.configuration import Document, Judgement, Values, differences, digest, judge
+from holdfast.bus.bus import NODES, Bus
+from holdfast.bus.message import Heartbeat
+from holdfast.cluster.configuration import Document, Judgement, Value, Values, differences, digest, judge
 from holdfast.errors import BadSetting, HoldfastError, OutcomeUnknown, Unavailable
 from holdfast.node import supervision
 from holdfast.node.clustered.configuration.acquired_file import AcquiredFile, acquired
@@ -31,10 +33,12 @@ log = logging.getLogger("holdfast.configuration")
 ESSENTIAL = "essential"
 # A bucket that could not be asked at the start is asked again so often.
 JOIN_AGAIN_S = 2.0
+# Nodes tell that they are there ten times a second.
+LISTEN_S = 1.0
 
 OpenBucket = Callable[[], Awaitable[Bucket]]
-# The nodes that run with other essential settings; asked before those of the cluster are replaced.
-Others = Callable[[], Awaitable[Sequence[str]]]
+# The nodes that run with other essential settings than those of this digest; asked before those of the cluster are replaced.
+Others = Callable[[bytes], Awaitable[Sequence[str]]]
 _AWAY = (Unavailable, OutcomeUnknown)
 
 
@@ -63,6 +67,19 @@ async def _put(bucket: Bucket, key: str, entry: Entry | None, document: Document
     return await bucket.put(key, value, 0 if entry is None else entry.revision) is not None
 
 
+async def nodes_that_differ(bus: Bus, digest: bytes) -> list[str]:
+    """The nodes that are heard now, and that have other essential settings than those of this digest."""
+    heard: dict[str, bytes] = {}
+
+    def hear(heartbeat: Heartbeat) -> None:
+        heard[heartbeat.node] = heartbeat.configuration
+
+    stop = bus.listen(NODES, hear)
+    await asyncio.sleep(LISTEN_S)
+    stop()
+    return sorted(name for name, each in heard.items() if each != digest)
+
+
 class SharedConfiguration:
     def __init__(self, folder: Path, essential: Values, settings: NodeSettings, users: GivenUsers | None) -> None:
         """As the copies on disk have it; use `open`."""
@@ -71,6 +88,7 @@ class SharedConfiguration:
         self.on_settings: Callable[[NodeSettings], None] = lambda settings: None
         self.on_users: Callable[[Users], None] = lambda users: None
         self._essential = to_text(essential)
+        self.digest = bytes.fromhex(digest(self._essential))  # of the essential settings, for heartbeats
         self._file = AcquiredFile(folder / "acquired-essential.toml")
         self._kept = self._file.read()
         self._settings = SharedSettings(folder, settings)
@@ -116,17 +134,23 @@ class SharedConfiguration:
         return self._users.version
 
     @property
-    def users_text(self) -> str:
-        return self._users.text
+    def changed(self) -> dict[str, Value]:
+        """The settings that are not as in every release."""
+        return from_text(self._settings.text, "the settings in force")
+
+    @property
+    def essential(self) -> dict[str, Value]:
+        return from_text(self._essential, "the essential settings")
 
     @property
     def is_joined(self) -> bool:
         return self._bucket is not None
 
-    @property
-    def digest(self) -> bytes:
-        """Of the essential settings, for heartbeats."""
-        return bytes.fromhex(digest(self._essential))
+    def described(self, heartbeat: Heartbeat) -> Heartbeat:
+        """A heartbeat that tells which configuration this node has."""
+        return heartbeat._replace(
+            configuration=self.digest, settings_version=self.settings_version, users_version=self.users_version
+        )
 
     # --- at the start --------------------------------------------------------------------------------------------------
 
@@ -160,7 +184,7 @@ class SharedConfiguration:
         problem = self._different(shared.text)
         if others is None:
             raise problem
-        if running := await others():
+        if running := await others(self.digest):
             raise BadSetting(
                 f"{problem}. They are not replaced: {', '.join(running)} run with other ones; stop them first",
                 setting="essential",

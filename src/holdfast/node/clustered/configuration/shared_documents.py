@@ -17,8 +17,8 @@ from holdfast.node.clustered.configuration.acquired_file import AcquiredFile, ac
 from holdfast.node.clustered.configuration.setting_kinds import from_text, given_values, in_force, to_text
 from holdfast.node.settings import NodeSettings
 
-# A document is one message of NATS.
-TEXT_BYTES_MAX = 1 << 20
+# A document is one message of NATS, and in one frame of a client.
+TEXT_BYTES_MAX = 512 << 10
 
 
 class GivenUsers(NamedTuple):

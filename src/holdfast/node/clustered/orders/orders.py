@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from holdfast.bus.bus import Bus
-from holdfast.node.administration.arguments import ClusterOrder
+from holdfast.node.administration.cluster_arguments import ClusterOrder
 from holdfast.node.clustered.orders.node_calls import NodeCalls
 from holdfast.node.clustered.orders.takeover import Takeovers
 from holdfast.node.messages.start import Backup

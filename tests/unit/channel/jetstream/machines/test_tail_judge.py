@@ -63,3 +63,15 @@ def test_a_last_number_that_is_higher_becomes_known() -> None:
 
     assert judge.heard_last(12, 10) == ""
     assert judge.known == 12
+
+
+def test_a_last_number_counts_only_of_a_leader_that_hears_a_majority() -> None:
+    for answers in itertools.product(["low", "low and alone", "right"], repeat=2 * CONTRADICTIONS_MAX):
+        judge = TailJudge()
+        in_a_row = 0
+        for answer in answers:
+            in_a_row = 0 if answer == "right" else in_a_row + (answer == "low")
+
+            wrong = judge.heard_last(10 if answer == "right" else 9, 10, is_led=answer != "low and alone")
+
+            assert bool(wrong) == (answer == "low" and in_a_row >= CONTRADICTIONS_MAX)

@@ -49,7 +49,7 @@ class Cluster:
         data.mkdir(exist_ok=True)
         given = None if users is None else GivenUsers(data / "users.toml", users)
 
-        async def others() -> list[str]:
+        async def others(digest: bytes) -> list[str]:
             return running or []
 
         node = NodeSettings(name=name, **settings)  # type: ignore[arg-type]
