@@ -85,6 +85,7 @@ async def test_a_node_shows_what_it_leads_and_who_is_there_also_after_a_takeover
         assert status["links"] == 1
 
 
+@pytest.mark.long  # a node that closes after NATS was paused may need long
 async def test_a_node_that_hears_nothing_or_cannot_append_is_not_ready_and_is_again_by_itself(
     tmp_path: Path, nats: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

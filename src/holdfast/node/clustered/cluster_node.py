@@ -110,7 +110,6 @@ class ClusterNode:
             for name, nodes in cluster.managers.items()
             if settings.name in nodes
         }
-        self.held: dict[str, HeldEvents] = {}  # by message manager: events that wait here until its primary is heard
         self._leading: dict[str, _Leading] = {}
         shared = (SharedTurn(), OperatorLog(next(iter(channels.values()))), self.figures)
         self._views = {name: self._seen(name, channel, is_alone=places is None) for name, channel in channels.items()}
@@ -222,6 +221,11 @@ class ClusterNode:
         self.missed_beats.heard(heartbeat.node, now_ms)
         self.log.heard(heartbeat)
 
+    @property
+    def held(self) -> dict[str, HeldEvents]:
+        """By message manager: events that wait here until its primary is heard."""
+        return {name: noted.held for name, (_, _, noted) in self._views.items()}
+
     def tell_cluster(self) -> dict[str, Any]:
         """The state of the cluster, as this node hears it."""
         return self._roster.told(self._clock.steady_ms())
@@ -293,7 +297,6 @@ class ClusterNode:
         view = RemoteView(name, subject, self.bus, appended, lambda: channel.durable, self._clock.steady_ms)
         noted = NotedChannel(name, channel, appended, lambda: view.is_fresh, self._clock)
         view.primary_heard = noted.held.go_on
-        self.held[name] = noted.held
         return "" if is_alone else name, view, noted
 
     async def leave(self) -> None:
@@ -313,10 +316,9 @@ class ClusterNode:
         self._heart.stop()
         await self._orders.stop()
         await self.clients.stop()
-        for _, view, _ in self._views.values():
+        for _, view, noted in self._views.values():
             view.stop()
-        for held in self.held.values():
-            held.stop()
+            noted.held.stop()
         for member in self.members.values():
             await member.stop()
         if self.places is not None:

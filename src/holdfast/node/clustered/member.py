@@ -66,8 +66,8 @@ class Member:
         self._resign = resign
         self._clock = clock
         self._led_since_ms = 0
-        self._forgetting: ProducerForgetting | None = None  # while it leads
         self._states = CopyStates()
+        self._forgetting: ProducerForgetting | None = None  # while it leads
         self._resigns_to = ""  # the start of the node that is to claim
         self._claiming: asyncio.Task[None] | None = None
         self._is_over = False
