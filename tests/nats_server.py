@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Self
 
+from tests.certificates import Pem
 from tests.server_process import free_port
 
 BINARY = Path(sys.executable).parent / "nats-server"
@@ -39,11 +40,20 @@ class NatsServer:
     """Starts on entering, ends on leaving. `kill` and `start` again keep the port and what was stored."""
 
     def __init__(
-        self, folder: Path, *, name: str = "only", sync_interval: str = "always", max_payload: str = "2MB", cluster: str = ""
+        self,
+        folder: Path,
+        *,
+        name: str = "only",
+        sync_interval: str = "always",
+        max_payload: str = "2MB",
+        cluster: str = "",
+        tls: Pem | None = None,
     ) -> None:
+        """`cluster`: more of its configuration. `tls`: it speaks TLS alone, to monitors too, with this certificate."""
         self.name = name
         self._folder = folder
-        self._cluster = cluster  # a block of its configuration
+        self._cluster = cluster
+        self._tls = tls
         self._settings = {"sync_interval": sync_interval, "max_payload": max_payload}
         self._ports = {"nats": -1, "monitoring": -1}
         self._process: subprocess.Popen[bytes] | None = None
@@ -61,7 +71,11 @@ class NatsServer:
 
     @property
     def monitor(self) -> str:
-        return f"http://127.0.0.1:{self._ports['monitoring']}"
+        return f"{self._monitoring}://127.0.0.1:{self._ports['monitoring']}"
+
+    @property
+    def _monitoring(self) -> str:
+        return "http" if self._tls is None else "https"
 
     @property
     def store(self) -> Path:
@@ -83,9 +97,11 @@ class NatsServer:
         self._ports = self._wait_for_ports(self._process)
 
     def _configuration(self) -> str:
+        tls = "" if self._tls is None else f'tls {{ cert_file: "{self._tls.certificate}", key_file: "{self._tls.key}" }}'
         return f"""
             listen: "127.0.0.1:{self._ports["nats"]}"
-            http: "127.0.0.1:{self._ports["monitoring"]}"
+            {self._monitoring}: "127.0.0.1:{self._ports["monitoring"]}"
+            {tls}
             ports_file_dir: "{self._folder}"
             server_name: "{self.name}"
             max_payload: {self._settings["max_payload"]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -29,7 +29,8 @@ class RunningNode:
 
 
 class Cluster:
-    def __init__(self, folder: Path, nats: NatsServer, size_bytes: int = 128 * MIB) -> None:
+    def __init__(self, folder: Path, nats: NatsServer, size_bytes: int = 128 * MIB, copies: Sequence[str] = ("a", "b")) -> None:
+        """`copies`: the nodes that have a copy of the message manager."""
         self.folder = folder
         jetstream = JetStreamSettings(
             servers=(nats.url,),
@@ -39,7 +40,7 @@ class Cluster:
             reserve_bytes=MIB,
             upkeep_bytes=8 * MIB,
         )
-        self.settings = ClusterSettings(name=f"test-{secrets.token_hex(4)}", managers={MANAGER: ("a", "b")}, nats=jetstream)
+        self.settings = ClusterSettings(name=f"test-{secrets.token_hex(4)}", managers={MANAGER: copies}, nats=jetstream)
         self.nodes: dict[str, RunningNode] = {}
 
     async def start(self, name: str) -> None:
@@ -52,7 +53,9 @@ class Cluster:
         await self.nodes.pop(name).close()
 
     def primary(self) -> str | None:
-        found = [name for name, each in self.nodes.items() if each.node.members[MANAGER].is_primary]
+        found = [
+            name for name, each in self.nodes.items() if MANAGER in each.node.members and each.node.members[MANAGER].is_primary
+        ]
         assert len(found) < 2
         return found[0] if found else None
 
@@ -61,8 +64,10 @@ class Cluster:
 
 
 @asynccontextmanager
-async def clustered(folder: Path, nats: NatsServer, size_bytes: int = 128 * MIB) -> AsyncIterator[Cluster]:
-    cluster = Cluster(folder, nats, size_bytes)
+async def clustered(
+    folder: Path, nats: NatsServer, size_bytes: int = 128 * MIB, copies: Sequence[str] = ("a", "b")
+) -> AsyncIterator[Cluster]:
+    cluster = Cluster(folder, nats, size_bytes, copies)
     try:
         await cluster.start("a")
         await until(lambda: cluster.primary() == "a", "a is primary")

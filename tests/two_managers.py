@@ -86,9 +86,11 @@ async def made(clock: Clock | None = None, settings: NodeSettings | None = None)
 
 
 @asynccontextmanager
-async def two_managers(clock: Clock | None = None) -> AsyncIterator[tuple[Node, holdfast.Client]]:
+async def two_managers(
+    clock: Clock | None = None, settings: NodeSettings | None = None
+) -> AsyncIterator[tuple[Node, holdfast.Client]]:  # fmt: skip
     """A node, and a client of it with the queues `at-m1` and `at-m2`, each at its message manager."""
-    node = await made(clock)
+    node = await made(clock, settings)
     async with client_of(node) as client:
         for name in NAMES:
             await placed(client, f"at-{name}", name)

@@ -21,16 +21,20 @@ from holdfast.bus.message import (
     Holding,
     LinkCongested,
     LinkDown,
+    NodeAnswered,
+    NodeAsked,
     NoLongerHeld,
     NotAttached,
     Question,
     ReceiverGone,
     Reply,
     SessionGone,
+    TransactionsInDoubt,
     ViewAnswered,
     ViewAsked,
     Watermark,
     WatermarksAsked,
+    WatermarksTold,
 )
 from holdfast.bus.message_codec import KINDS
 from holdfast.errors import NoSuchDestination
@@ -204,7 +208,8 @@ EVERY_KIND: list[Any] = [
     LinkCongested("s", True),
     WatermarksAsked("client_manager.a1"),
     AdministrationAsked(),
-    Watermark("orders", True, True, True, "full"),
+    Watermark("orders", True, True, True, "full", "m1", 3, 9),
+    WatermarksTold("m1", 3, 9, [Watermark("orders", True, True, True, "full", "m1", 3, 9)]),
     Question("client_manager.a1", 7, "describe", Describe(name="orders")),
     Reply(7, {"a": [1, "b", b"c", None], "d": {"e": 1.5}}, None),
     Reply(7, BrowsedPage([SLICES[1]], 5, True), None),
@@ -216,6 +221,9 @@ EVERY_KIND: list[Any] = [
     ViewAsked("client_manager.a1", 3, "list_sessions", ["s"]),
     ViewAnswered("orders", 3, ["s"], None),
     ApplyNowAsked(),
+    NodeAsked("node.a", 3, "takeover", {"manager": "m1"}),
+    NodeAnswered("b", 3, {"epoch": 4}, None),
+    TransactionsInDoubt("m1", [(["m1", "m2"], [("s", "t"), ("s", "t")])]),
 ]
 
 

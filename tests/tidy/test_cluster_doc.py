@@ -39,5 +39,6 @@ def test_the_table_has_every_key_and_its_default(tmp_path: Path) -> None:
         "size_mib": str(nats.size_bytes // MIB),
         "reserve_mib": str(nats.reserve_bytes // MIB),
         "upkeep_mib": str(nats.upkeep_bytes // MIB),
+        "nats_login": "",
     }
     assert set(rows) == set(cluster_settings.KEYS)

@@ -16,6 +16,7 @@ POLLS = "it polls, with a deadline, for a process that is started or ended"
 SLEEPS = {
     "tests/waiting.py": (3, "this is what polls, and what lets the loop turn"),
     "tests/bench/alert_rules.py": (1, PACE),
+    "tests/unit/simulation/clusters/test_process.py": (1, "in simulated time"),
     "tests/bench/backlog.py": (1, POLLS),
     "tests/bench/cluster_channel.py": (1, REPEATS),
     "tests/bench/child.py": (1, POLLS),

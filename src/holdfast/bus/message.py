@@ -98,6 +98,18 @@ class Watermark(NamedTuple):
     is_blocked: bool = False
     is_refusing: bool = False  # far past the high water: nothing more may be accepted
     reason: str = ""
+    manager: str = ""
+    epoch: int = 0
+    version: int = 0  # which change of this primary it is
+
+
+class WatermarksTold(NamedTuple):
+    """Message manager: the answer to WatermarksAsked. All destinations with a high water, as of a change."""
+
+    manager: str
+    epoch: int
+    version: int
+    levels: list[Watermark]
 
 
 class TransactionsInDoubt(NamedTuple):
@@ -221,7 +233,7 @@ class CopyState(NamedTuple):
     applied: int
     durable: int
     bytes: int = 0  # that the channel uses
-    flow_version: int = 0  # rises with each change of the fullness of a destination
+    flow_version: int = 0  # changes of the fullness of destinations that this primary has told
     stages: int = 0
     staged_parts: int = 0
     staged_bytes: int = 0

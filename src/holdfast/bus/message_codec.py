@@ -47,6 +47,7 @@ KINDS: dict[int, type[Any]] = {
     30: messages.NodeAsked,
     31: messages.NodeAnswered,
     32: messages.TransactionsInDoubt,
+    33: messages.WatermarksTold,
 }
 CODES = {kind: code for code, kind in KINDS.items()}
 
@@ -100,6 +101,11 @@ _FIELDS: dict[tuple[type[Any], str], tuple[Converter, Converter]] = {
     (messages.BrowseAsked, "within"): (_AS_THEY_ARE, lambda said: _made(Bounds, said)),
     (messages.Delivered, "slices"): (_AS_THEY_ARE, _slices_in),
     (messages.Heartbeat, "copies"): (_AS_THEY_ARE, lambda said: [_made(CopyState, fields) for fields in said]),
+    (messages.TransactionsInDoubt, "transactions"): (
+        _AS_THEY_ARE,
+        lambda said: [(names, [tuple(each) for each in keys]) for names, keys in said],
+    ),
+    (messages.WatermarksTold, "levels"): (_AS_THEY_ARE, lambda said: [_made(messages.Watermark, fields) for fields in said]),
     (messages.ViewAnswered, "error"): (_error_out, _error_in),
     (messages.NodeAnswered, "error"): (_error_out, _error_in),
 }

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.cluster import commands as cluster
-from holdfast.cli.cluster import transaction
+from holdfast.cli.cluster import simulate, transaction
 from holdfast.cli.continuity import compare, domain, effects, engine, listener, store
 from holdfast.cli.events import browse, dead, receive, recorder, relay, send, work
 from holdfast.cli.failure import FAULT, INTERRUPTED, USAGE, exit_code_of, report
@@ -91,6 +91,7 @@ for part in (
     relay,
     cluster,
     transaction,
+    simulate,
 ):
     part.add_to(app)
 

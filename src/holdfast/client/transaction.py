@@ -171,10 +171,7 @@ class Transaction:
             found.add(event)
         if found.is_full:
             self._seal(found)
-            await self._room(self._lane(destination))
-
-    def _lane(self, destination: str) -> Session:
-        return self._lanes.get(destination, self._session)
+            await self._room(self._lanes.get(destination, self._session))
 
     def _assembly(self, lane: Session) -> Assembly:
         """Its assembly in the channel of this session."""
@@ -192,20 +189,21 @@ class Transaction:
         del self._builders[builder.destination]
         made = builder.to_batch(self._session.source, self._session.ids)
         builder.let_bodies_go()
-        self._assembly(self._lane(builder.destination)).events.extend(builder, 0, builder.count)
-        self._add(made, builder.destination, builder.kind, builder.count)
+        self._add(builder, made, builder.destination, builder.kind)
 
-    def _add(self, batch: bytes | memoryview, destination: str, kind: Kind, events: int) -> None:
-        lane = self._lane(destination)
-        self._sent.append((lane, self._assembly(lane).add(batch, destination, kind), destination, events))
+    def _add(self, of: BatchBuilder | PassedBatch, batch: bytes | memoryview, destination: str, kind: Kind) -> None:
+        """Make a part of a batch; `of` knows the ids of its events."""
+        lane = self._lanes.get(destination, self._session)
+        assembly = self._assemblies.get(lane) or self._assembly(lane)
+        assembly.events.extend(of, 0, of.count)
+        self._sent.append((lane, assembly.add(batch, destination, kind), destination, of.count))
 
     async def put_batch(self, destination: str, kind: Kind, passed: PassedBatch) -> None:
         self._check_open()
         lane = self._lanes[destination] = await self._session.at(destination)
         if destination in self._builders:  # events that were sent before come before
             self._seal(self._builders[destination])
-        self._assembly(lane).events.extend(passed, 0, passed.count)
-        self._add(passed.data, destination, kind, passed.count)
+        self._add(passed, passed.data, destination, kind)
         await self._room(lane)
 
     @property

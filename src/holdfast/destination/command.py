@@ -156,6 +156,7 @@ class Release(Command, frozen=True):
     often_ms: int = 0  # events that came back often wait so long at least (see `queue`); 0: written before this field
     reason: str = ""
     epoch: int = 0  # of a primary that releases for a receiver that died
+    link: int = 0  # of a session whose client manager is gone: ignored if it has come by a later link; 0: by whatever link
 
 
 class Reject(Command, frozen=True):

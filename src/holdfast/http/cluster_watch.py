@@ -134,6 +134,7 @@ class ClusterWatch:
             "cluster_in_doubt_transactions": {
                 name: sum(1 for _ in each.directory.transactions.in_doubt()) for name, each in copies.items()
             },
+            "cluster_held_batches": {name: len(each) for name, each in node.held.items()},
             "cluster_unacknowledged_bytes": {
                 "client_manager": own.unacknowledged_bytes,
                 "message_manager": sum(each.unacknowledged_bytes for each in led),

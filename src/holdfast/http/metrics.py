@@ -78,6 +78,7 @@ CLUSTER_METRICS: dict[str, Described] = {
     "cluster_in_doubt_transactions": Described("gauge", MANAGER, "Transactions in doubt, as the copy of this node knows them."),
     "cluster_append_seconds": Described("histogram", (), "Time until a command is on the disks of a majority of NATS servers."),
     "cluster_unacknowledged_bytes": Described("gauge", ("side",), "Bytes sent on links of this side and not acknowledged."),
+    "cluster_held_batches": Described("gauge", MANAGER, "Batches that wait at this node until it hears the primary."),
     "cluster_log_dropped_total": Described("counter", (), "Lines of the log of this node that did not come into _LOG."),
     "cluster_refused_epochs_total": Described("counter", ("side",), "Frames of, or for, deposed primaries that were dropped."),
 }  # fmt: skip

@@ -1,1 +1,1 @@
-"""Simulation: production code on a simulated disk, with one checker for each promise."""
+"""Simulation: production code on a simulated disk, or in simulated clusters, with one checker for each promise."""

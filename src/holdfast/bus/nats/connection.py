@@ -1,4 +1,4 @@
-"""The connection of a bus to NATS: the only place that knows nats-py.
+"""The connection of a bus to NATS: with `connecting` the only place that knows nats-py.
 
     publish, subscribe ──▶ orders, in turn ──▶ nats-py ──▶ server
                            dropped while there is no connection: links send again, heartbeats are made anew
@@ -13,25 +13,19 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
-import nats
-import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from holdfast.errors import BadSetting, HoldfastError, TimedOut, Unreachable
+from holdfast.bus.nats.connecting import FOREIGN, connect, said, within
+from holdfast.errors import HoldfastError, TimedOut, Unreachable
 
 log = logging.getLogger("holdfast.bus")
 
-Result = TypeVar("Result")
 OnData = Callable[[bytes], None]
 _Order = tuple[str, bytes] | Callable[[], Awaitable[None]]
-
-# Errors that calls of nats-py raise; some of them raise the timeout of asyncio.
-_FOREIGN = (nats.errors.Error, asyncio.TimeoutError, OSError)
-_NOT_ALLOWED = (nats.errors.AuthorizationError, nats.errors.InvalidUserCredentialsError)
 
 # What a subscription may have received and not handled: several times what links grant (8 MiB).
 SUBSCRIPTION_BYTES_MAX = 48 << 20
@@ -81,17 +75,9 @@ class NatsConnection:
             "reconnect_time_wait": 0.05,
             "max_reconnect_attempts": -1,
             "pending_size": -1,  # nothing is kept for the time of a reconnection
-            "error_cb": _note,
             **connect_options,
         }
-        where = ", ".join(servers)
-        try:
-            client = await _within(timeout_s, nats.connect(servers=list(servers), **options))
-        except _NOT_ALLOWED as problem:
-            raise BadSetting(f"the cluster at {where} refused this user ({problem}); check its name and password") from problem
-        except _FOREIGN as problem:
-            raise Unreachable(f"no server of the cluster at {where} can be reached ({_said(problem)}); repeat later") from problem
-        return cls(client, timeout_s)
+        return cls(await connect(servers, timeout_s, options), timeout_s)
 
     @property
     def is_connected(self) -> bool:
@@ -120,7 +106,7 @@ class NatsConnection:
         async def flush() -> None:
             try:
                 await self._client.flush(timeout=self._timeout_s)  # type: ignore[arg-type] # a number of seconds
-            except _FOREIGN as problem:
+            except FOREIGN as problem:
                 flushed.set_exception(_unreachable(problem))
             else:
                 flushed.set_result(None)
@@ -134,10 +120,10 @@ class NatsConnection:
         """Ask whoever answers on a subject. Unreachable: nobody was asked. TimedOut: nobody answered in time."""
         limit_s = timeout_s or self._timeout_s
         try:
-            answer = await _within(limit_s, self._client.request(subject, data, limit_s, headers=dict(headers or {})))
+            answer = await within(limit_s, self._client.request(subject, data, limit_s, headers=dict(headers or {})))
         except TimeoutError as problem:
             raise TimedOut(f"{subject}: the cluster did not answer in time; repeat it") from problem
-        except _FOREIGN as problem:
+        except FOREIGN as problem:
             raise _unreachable(problem) from problem
         return Answer(answer.data, answer.headers or {})
 
@@ -162,11 +148,11 @@ class NatsConnection:
                 await subscription.unsubscribe()
 
         try:
-            await _within(timeout_s or self._timeout_s, ask())
+            await within(timeout_s or self._timeout_s, ask())
         except TimeoutError as problem:
             if not answers:
                 raise TimedOut(f"{subject}: the cluster did not answer in time; repeat it") from problem
-        except _FOREIGN as problem:
+        except FOREIGN as problem:
             raise _unreachable(problem) from problem
         return answers
 
@@ -174,8 +160,8 @@ class NatsConnection:
         self._is_closed = True
         self._carrying_out.cancel()
         await asyncio.wait({self._carrying_out}, timeout=self._timeout_s)
-        with contextlib.suppress(*_FOREIGN):
-            await _within(self._timeout_s, self._client.close())
+        with contextlib.suppress(*FOREIGN):
+            await within(self._timeout_s, self._client.close())
 
     def _order(self, order: _Order) -> None:
         self._orders.append(order)
@@ -193,9 +179,9 @@ class NatsConnection:
                         await self._client.publish(*order)
                     else:
                         await order()
-                except _FOREIGN as problem:
+                except FOREIGN as problem:
                     self.dropped += 1
-                    log.debug("not published: %s", _said(problem))
+                    log.debug("not published: %s", said(problem))
 
 
 class _Subscription:
@@ -235,29 +221,5 @@ class _Subscription:
             await asyncio.sleep(0)
 
 
-async def _within(timeout_s: float, work: Coroutine[Any, Any, Result]) -> Result:
-    """What a call of nats-py returns within a time; TimeoutError after it. Some of its calls go on although they are cancelled:
-    so this one does not wait for them to end."""
-    task = asyncio.create_task(work)
-    try:
-        done, _ = await asyncio.wait({task}, timeout=timeout_s)
-    except asyncio.CancelledError:
-        task.cancel()
-        raise
-    if not done:
-        task.cancel()
-        await asyncio.wait({task}, timeout=timeout_s)
-        raise TimeoutError(f"no answer within {timeout_s} s")
-    return task.result()
-
-
-async def _note(problem: Exception) -> None:
-    log.warning("cluster connection: %s", _said(problem))
-
-
 def _unreachable(problem: Exception) -> HoldfastError:
-    return Unreachable(f"the cluster cannot be reached ({_said(problem)}); the connection is tried again by itself, repeat later")
-
-
-def _said(problem: Exception) -> str:
-    return str(problem) or type(problem).__name__
+    return Unreachable(f"the cluster cannot be reached ({said(problem)}); the connection is tried again by itself, repeat later")

@@ -13,6 +13,7 @@ if one has come back with another setting, nothing more is accepted.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import urllib.request
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -51,13 +52,13 @@ class Checked(NamedTuple):
     problem: Unreachable | None = None
 
 
-async def check_servers(monitors: Iterable[str], timeout_s: float) -> Checked:
+async def check_servers(monitors: Iterable[str], timeout_s: float, tls: ssl.SSLContext | None = None) -> Checked:
     """Ask the servers at these addresses. BadSetting when one would not keep our promises; Unreachable when none answers."""
     addresses = tuple(monitors)
     for address in addresses:
         if not address.startswith(("http://", "https://")):
             raise BadSetting(f"monitor {address!r} is not an http:// address; name the server's monitoring port, usually 8222")
-    answers = await asyncio.gather(*(asyncio.to_thread(_ask, address, timeout_s) for address in addresses))
+    answers = await asyncio.gather(*(asyncio.to_thread(_ask, address, timeout_s, tls) for address in addresses))
     names = [
         check_answer(address, answer) for address, answer in zip(addresses, answers, strict=True) if isinstance(answer, bytes)
     ]
@@ -68,9 +69,9 @@ async def check_servers(monitors: Iterable[str], timeout_s: float) -> Checked:
     return Checked(frozenset(names), tuple(problems), problem)
 
 
-def _ask(monitor: str, timeout_s: float) -> bytes | Unreachable:
+def _ask(monitor: str, timeout_s: float, tls: ssl.SSLContext | None) -> bytes | Unreachable:
     try:
-        with urllib.request.urlopen(f"{monitor.rstrip('/')}/varz", timeout=timeout_s) as answer:
+        with urllib.request.urlopen(f"{monitor.rstrip('/')}/varz", timeout=timeout_s, context=tls) as answer:
             return bytes(answer.read(ANSWER_BYTES_MAX))
     except (OSError, ValueError) as problem:
         return Unreachable(

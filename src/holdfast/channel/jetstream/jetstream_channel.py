@@ -245,7 +245,7 @@ class JetStreamChannel:
         if not self._unchecked:
             return
         try:
-            self._unchecked = (await check_servers(self._unchecked, ASK_INTERVAL_S)).silent
+            self._unchecked = (await check_servers(self._unchecked, ASK_INTERVAL_S, self._settings.monitor_tls)).silent
         except BadSetting as problem:
             self._refuse_all(problem)
 

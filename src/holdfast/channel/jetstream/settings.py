@@ -13,6 +13,7 @@ reached all the same, it is raised for upkeep, by `upkeep_bytes` at a time, and 
 from __future__ import annotations
 
 import re
+import ssl
 from typing import Any
 
 import crc32c
@@ -55,6 +56,7 @@ class JetStreamSettings(msgspec.Struct, frozen=True, kw_only=True):
     attempt_ms: int = 2_000  # an append without a word for so long is sent again
     append_timeout_ms: int = 20_000  # an append is repeated for so long: an election takes 4 to 10 s
     connect_options: dict[str, Any] = {}  # handed to nats.connect: user, password, tls, …
+    monitor_tls: ssl.SSLContext | None = None  # for monitors at https://; None: as this machine believes certificates
 
     def __post_init__(self) -> None:
         if not self.servers or not self.monitors:

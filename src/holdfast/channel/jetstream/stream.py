@@ -71,7 +71,7 @@ class Prepared(NamedTuple):
 
 async def prepare(connection: Client, names: Names, settings: JetStreamSettings) -> Prepared:
     """Check the servers, and make the streams that are not there yet."""
-    checked = await check_servers(settings.monitors, settings.timeout_s)
+    checked = await check_servers(settings.monitors, settings.timeout_s, settings.monitor_tls)
     context = connection.jetstream(timeout=settings.timeout_s)
     try:
         await _ensure(context, _state_stream(names, settings))

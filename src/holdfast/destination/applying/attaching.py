@@ -69,17 +69,25 @@ def revoke(state: State, entry: int, command: commands.Revoke, payload: memoryvi
 
 
 def attach(state: State, entry: int, command: commands.Attach, payload: memoryview, effects: Effects) -> int:
-    """Attach a receiver: the entry that made the subscription; 0 for a queue."""
+    """Attach a receiver: the entry that made the subscription; 0 for a queue. One that was overtaken by a later Attach of the
+    same receiver changes nothing: that would take the receiver's credit away, and nobody would grant it again."""
     queue = state.catalog.queue(command.destination, command.subscription)
+    made_at = queue.made_at if isinstance(queue, Subscription) else 0
+    session = state.sessions().get(command.session)
+    if session is not None and session.is_late(command.receiver, command.origin, command.token):
+        return made_at
     for holder in _check_attach(state, command, queue):
         _detach(state, state.sessions()[holder[0]], holder[1], TAKEN_OVER, effects)
-    state.introduce(command.session, entry).receivers[command.receiver] = queue.key
+    session = state.introduce(command.session, entry)
+    session.receivers[command.receiver] = queue.key
+    if session.link:
+        session.note_attached(command.receiver, command.origin, command.token)
     queue.receivers.attach((command.session, command.receiver), entry)
     queue.receivers.select((command.session, command.receiver), command.selector)
     if command.is_owner:
         queue.receivers.own((command.session, command.receiver))
     effects.append(Attached(command.session, command.receiver, queue.key, command.selector))
-    return queue.made_at if isinstance(queue, Subscription) else 0
+    return made_at
 
 
 def _check_attach(state: State, command: commands.Attach, queue: Queue) -> list[Holder]:

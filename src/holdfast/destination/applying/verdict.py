@@ -51,6 +51,8 @@ def release(
 ) -> tuple[bytes, ...] | None:
     if command.epoch and state.is_outdated(command.epoch):
         return None
+    if command.link and (session := state.sessions().get(command.session)) is not None and command.link < session.link:
+        return None
     queue = state.catalog.queue(command.destination, command.subscription)
     ranges = read_ranges(command.ranges)
     if (known := _known(queue, command, entry)) is not None:

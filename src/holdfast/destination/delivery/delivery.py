@@ -19,6 +19,7 @@ primary that may have died with its programs, events go out with `crash_care`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from holdfast.destination.backlog.backlog import Backlog, Span
 from holdfast.destination.backlog.runs import Runs
@@ -158,6 +159,14 @@ class Delivery:
     def held(self, holder: Holder) -> Ranges:
         receiver = self._receivers.get(holder)
         return Ranges.gather(self._held_by(receiver)) if receiver else Ranges()
+
+    def unheld(self, up_to: int, spans_max: int) -> Ranges:
+        """The events up to this position that wait and that nobody holds; of many, the first spans."""
+        found = list(islice(self._backlog.unfinished(Ranges.of((0, up_to))), spans_max))
+        if not found:
+            return Ranges()
+        others = Ranges.gather((first, last) for first, last, _ in self._state.positions)
+        return Ranges.of((min(found)[0], max(found)[1])).without(others)
 
     def _held_by(self, receiver: Receiver) -> list[tuple[int, int]]:
         positions = self._state.positions

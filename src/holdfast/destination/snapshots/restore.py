@@ -174,6 +174,7 @@ def _add_to_session(session: Session, part: snapshot_parts.SessionPartImage) -> 
     session.subscriptions.extend(part.subscriptions)
     session.producers.update(dict.fromkeys(part.producers))
     session.destinations.extend(part.destinations)
+    session.attached_by.update({receiver: (origin, token) for receiver, origin, token in part.attached_by})
 
 
 def _fill_backlog(backlog: Backlog, part: snapshot_parts.BacklogImage) -> None:

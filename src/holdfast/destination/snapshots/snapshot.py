@@ -218,6 +218,8 @@ def _session(session: Session) -> Iterator[Part]:
         yield snapshot_parts.SessionPartImage([], [], producers)
     for destinations in portions(session.destinations):
         yield snapshot_parts.SessionPartImage([], [], [], destinations)
+    for attached_by in portions((receiver, *which) for receiver, which in session.attached_by.items()):
+        yield snapshot_parts.SessionPartImage([], [], [], [], attached_by)
 
 
 def _session_head(session: Session) -> Part:

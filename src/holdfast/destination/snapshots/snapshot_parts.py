@@ -128,6 +128,7 @@ class SessionPartImage(Part, frozen=True, tag=14):
     subscriptions: list[tuple[str, str]]
     producers: list[str]
     destinations: list[str] = []  # temporary ones
+    attached_by: list[tuple[int, str, int]] = []  # receiver, origin and token of the command
 
 
 class ProducerImage(Part, frozen=True, tag=15):

@@ -99,6 +99,10 @@ class Receivers:
             del self._by_session[holder[0]]
 
 
+# Receivers of a session of which is known how they were attached: the latest ones.
+ATTACHED_BY_MAX = 1_024
+
+
 def user_of(session: str) -> str:
     """The user of a session, or of a stage ("/" and its user stand for its session); "" where there are no users."""
     return session.partition("/")[2]
@@ -120,3 +124,17 @@ class Session:
     destinations: list[str] = field(default_factory=list)  # temporary ones
     client_manager: str = ""  # the start of the one that introduced it last
     link: int = 0  # the number of its client's link; 0: it was not introduced
+    # By which command each receiver was attached, of one that was introduced: its origin, and its token there.
+    attached_by: dict[int, tuple[str, int]] = field(default_factory=dict)
+
+    def is_late(self, receiver: int, origin: str, token: int) -> bool:
+        """Whether this command to attach a receiver was overtaken by a later one of the same origin."""
+        newest = self.attached_by.get(receiver)
+        return newest is not None and newest[0] == origin and token < newest[1]
+
+    def note_attached(self, receiver: int, origin: str, token: int) -> None:
+        """Remember the command, also after the receiver was left: a late one must not bring it back."""
+        self.attached_by.pop(receiver, None)
+        self.attached_by[receiver] = origin, token
+        if len(self.attached_by) > ATTACHED_BY_MAX:
+            del self.attached_by[next(iter(self.attached_by))]

@@ -120,7 +120,7 @@ def with_revision(made: command.Command, places: Places | None) -> command.Comma
     return msgspec.structs.replace(made, revision=places.revision_of(made.name))
 
 
-QUESTIONS = frozenset(("list", "describe", "subscriptions", "all_subscriptions", "dead_cursor", "status"))
+QUESTIONS = frozenset(("list", "describe", "subscriptions", "all_subscriptions", "dead_cursor", "status", "transactions"))
 
 COMMANDS: dict[str, Prepare] = {
     "create": _create,

@@ -151,4 +151,5 @@ _GATHERED: Mapping[str, Callable[[Answers], Any]] = {
     "subscriptions": _subscriptions,
     "all_subscriptions": _all_subscriptions,
     "status": _status,
+    "transactions": transactions,
 }

@@ -58,9 +58,10 @@ def take_part(
     body: frame.Buffer,
     told: OnOutcome,
     must_learn: Callable[[str], bool],
+    must_wait: Callable[[str], bool],
 ) -> None:
     """Append a part, unless it is refused before it takes space; `told` hears what became of it. `must_learn` says whether its
-    destination is not known here: then it comes again."""
+    destination is not known here, `must_wait` whether it is being created: then it comes again."""
     target = manager.managers[session.channel]
     made, payload = command.decode(body)
     if not isinstance(made, command.Part):
@@ -85,6 +86,8 @@ def take_part(
             return
         if destination:
             _check_destination(manager, target, session, destination, message.kind)
+            if must_wait(destination):
+                return
         elif session.rights is not None and not _is_begun(target, session, made):
             raise ProtocolError("the first fragment of a large event says where it is bound for; its client is broken")
     except HoldfastError as problem:

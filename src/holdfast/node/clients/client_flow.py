@@ -18,7 +18,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from holdfast.bus.bus import CLIENT_MANAGERS, Bus
-from holdfast.bus.message import Watermark
+from holdfast.bus.message import Watermark, WatermarksTold
 from holdfast.channel.channel import Receipt
 from holdfast.destination.command import BatchCommand
 from holdfast.destination.state.deduplication import Repeated
@@ -47,6 +47,7 @@ class ClientFlow:
         self.is_watching = False  # there is a destination with a high water
         self._tell = tell
         self._levels: dict[str, Watermark] = {}
+        self._epochs: dict[str, int] = {}  # by message manager: what a deposed primary still says is not heard
         self._senders: dict[str, dict[str, None]] = {}
         # By destination, while it is full: sessions that came when it was. Their transactions wait for room; those of others may
         # have been under way.
@@ -60,7 +61,7 @@ class ClientFlow:
     # --- from the message manager ------------------------------------------------------------------------------------
 
     def hear(self, message: object) -> None:
-        if not isinstance(message, Watermark):
+        if not isinstance(message, Watermark) or self._is_deposed(message.manager, message.epoch):
             return
         before = self._levels.pop(message.destination, None)
         senders = self._senders.get(message.destination, {})
@@ -74,6 +75,22 @@ class ClientFlow:
         if before is not None and before.is_blocked != message.is_blocked:
             for session in list(senders):
                 self._tell(session, message)
+
+    def hear_all(self, told: WatermarksTold) -> None:
+        """A message manager has told all its destinations with a high water: others that were known have none any more."""
+        if self._is_deposed(told.manager, told.epoch):
+            return
+        names = {level.destination for level in told.levels}
+        gone = [each for each in self._levels.values() if each.manager == told.manager and each.destination not in names]
+        for level in (
+            *(Watermark(each.destination, False, manager=told.manager, epoch=told.epoch) for each in gone),
+            *told.levels,
+        ):
+            self.hear(level)
+
+    def _is_deposed(self, manager: str, epoch: int) -> bool:
+        known = self._epochs[manager] = max(epoch, self._epochs.get(manager, 0))
+        return epoch < known
 
     def is_blocked(self, destination: str) -> bool:
         found = self._levels.get(destination)

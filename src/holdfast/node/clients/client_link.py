@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 SESSIONS_MAX = 1_000
 # The bodies of one Deliver frame. A batch has at most 1 MiB, so that a frame of one slice always fits.
 DELIVER_BYTES = 512 << 10
-
 # Longer selectors that may wait to be parsed: more than a program opens receivers at once, and a few MiB at the most.
 PARSED_MAX = 1_024
 
@@ -201,6 +200,8 @@ class ClientLink:
                 check_access(session, "send", made.destination)
             batch.verify(payload)
             check_send(target, made.destination, message.kind)
+            if self._held.must_wait(got, session, made.destination):
+                return
             if self._manager.flow.is_watching:
                 self._manager.flow.check(session, made)
         except HoldfastError as problem:
@@ -257,7 +258,7 @@ class ClientLink:
                 self.say(number, frame.Receipted(message.token, *receipt))
 
         must_learn = partial(self._held.must_learn, got, session) if not is_learned else lambda _: False
-        take_part(self._manager, session, message, got.body, told, must_learn)
+        take_part(self._manager, session, message, got.body, told, must_learn, partial(self._held.must_wait, got, session))
 
     def _credit(self, session: Session, message: frame.Credit) -> None:
         if message.events < 0 or message.bytes < 0 or message.withdrawn < 0:

@@ -27,6 +27,7 @@ from holdfast.bus.message import (
     ReceiverGone,
     Reply,
     Watermark,
+    WatermarksTold,
 )
 from holdfast.channel.channel import Appendable, Pressure
 from holdfast.cluster.places import Places
@@ -330,8 +331,8 @@ class ClientManager:
                 session.close_receiver(message.receiver, by_code(message.code, message.sentence, {}))
             if link is not None:
                 link.receiver_gone(message)
-        elif isinstance(message, Watermark):
-            self.flow.hear(message)
+        elif isinstance(message, WatermarksTold):
+            self.flow.hear_all(message)
         elif isinstance(message, LinkMade):
             target.link_made()
             self.suspend_sessions(target.name)

@@ -219,7 +219,8 @@ async def _fragment(messages: MessageManagerView, session: Session, message: fra
 
 
 class HeldFrames:
-    """Frames of one link that wait until a destination is known here. What their sessions said since waits, too, in its order."""
+    """Frames of one link that wait until a destination is known here, or created. What their sessions said since waits, too, in
+    its order."""
 
     def __init__(self, link: ClientLink, manager: ClientManager) -> None:
         self.waiting: dict[int, list[Frame]] = {}  # by the numbers of sessions: what they said since
@@ -237,6 +238,14 @@ class HeldFrames:
         """Whether a frame waits until its destination is known here."""
         target = self._manager.managers[session.channel]
         if not target.must_learn(destination, partial(self._learned, got, session)):
+            return False
+        self.waiting[got.session] = []
+        return True
+
+    def must_wait(self, got: Frame, session: Session, destination: str) -> bool:
+        """Whether a frame waits until its destination is created."""
+        target = self._manager.managers[session.channel]
+        if not target.must_wait(destination, partial(self._learned, got, session)):
             return False
         self.waiting[got.session] = []
         return True

@@ -83,6 +83,8 @@ class ManagerLink:
         self._waiting: dict[int, Waiting] = {}
         # Destinations created on first use whose command is not applied yet.
         self._created: dict[str, Kind] = {}
+        self._when_created: dict[str, list[Callable[[], None]]] = {}
+        self._not_created: dict[str, HoldfastError] = {}  # while those who wait for it are told
         # Positions that receivers that attach again hold no longer, until their Attach is answered.
         self._lost: dict[tuple[str, int], Ranges] = {}
         self.tell(WatermarksAsked(subject))
@@ -219,14 +221,31 @@ class ManagerLink:
     def being_created(self, destination: str) -> Kind | None:
         return self._created.get(destination)
 
+    def must_wait(self, destination: str, then: Callable[[], None]) -> bool:
+        """Whether what is meant for a destination waits until it is created; then `then` is called. In a cluster a command that
+        was lost on its way is repeated, and may stand behind later ones: an event would be there before its destination."""
+        if not self._start or destination not in self._created:
+            return False
+        self._when_created.setdefault(destination, []).append(then)
+        return True
+
     def create_on_first_use(self, destination: str, kind: Kind) -> None:
-        """Append a Create command ("if it is not there"), ahead of the batch or Attach that is about to be appended."""
+        """Append a Create command ("if it is not there"), ahead of the batch or Attach that is about to be appended. Raise why it
+        was refused, to those who waited for it."""
+        if destination in self._not_created:
+            raise self._not_created[destination]
         self._created[destination] = kind
-
-        def done(_: object) -> None:
-            self._created.pop(destination, None)
-
-        token = self.next_token(done, done)
+        token = self.next_token(partial(self._creation_ended, destination), partial(self._creation_failed, destination))
         settings = of_first_use(kind)
         create = command.Create(destination, kind, settings, True, self.subject, token, is_unconfigured=True)
         self.submit(create, token)
+
+    def _creation_ended(self, destination: str, _: object = None) -> None:
+        self._created.pop(destination, None)
+        for then in self._when_created.pop(destination, ()):
+            then()
+
+    def _creation_failed(self, destination: str, problem: HoldfastError) -> None:
+        self._not_created[destination] = problem
+        self._creation_ended(destination)
+        del self._not_created[destination]

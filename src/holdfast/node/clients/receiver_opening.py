@@ -71,10 +71,19 @@ class ReceiverOpening:
             name.check_receivable(message.destination)
             check_destination(self._target, message.destination, message.kind)
             self._check_own()
+            if self._target.must_wait(message.destination, self._begin_again):
+                return
         if message.kind == "queue":
             self._attach()
         else:
             self._subscribe()
+
+    def _begin_again(self) -> None:
+        """Its destination was created, or was not."""
+        try:
+            self.begin()
+        except HoldfastError as problem:
+            self._refused(problem)
 
     def _check_own(self) -> None:
         """Only sessions of the client that made a temporary destination receive from it."""

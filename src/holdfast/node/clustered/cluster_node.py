@@ -55,6 +55,7 @@ from holdfast.node.messages.message_manager import MessageManager
 from holdfast.node.messages.start import Backup
 from holdfast.node.reading.shared_turn import SharedTurn
 from holdfast.node.remote.appended_commands import AppendedCommands
+from holdfast.node.remote.held_events import HeldEvents
 from holdfast.node.remote.noted_channel import NotedChannel
 from holdfast.node.remote.remote_view import RemoteView
 from holdfast.node.remote.view_answers import ViewAnswers
@@ -101,6 +102,7 @@ class ClusterNode:
             for name, nodes in cluster.managers.items()
             if settings.name in nodes
         }
+        self.held: dict[str, HeldEvents] = {}  # by message manager: events that wait here until its primary is heard
         self._leading: dict[str, _Leading] = {}
         shared = (SharedTurn(), OperatorLog(next(iter(channels.values()))), self.figures)
         self._views = {name: self._seen(name, channel, is_alone=places is None) for name, channel in channels.items()}
@@ -263,8 +265,11 @@ class ClusterNode:
         """A message manager as the client manager of this node has it, wherever its primary is."""
         appended = AppendedCommands()
         subject = self.bus.subject if is_alone else f"{self.bus.subject}.{name}"
-        view = RemoteView(name, subject, self.bus, appended, lambda: channel.durable)
-        return "" if is_alone else name, view, NotedChannel(channel, appended)
+        view = RemoteView(name, subject, self.bus, appended, lambda: channel.durable, self._clock.steady_ms)
+        noted = NotedChannel(name, channel, appended, lambda: view.is_fresh, self._clock)
+        view.primary_heard = noted.held.go_on
+        self.held[name] = noted.held
+        return "" if is_alone else name, view, noted
 
     async def leave(self) -> None:
         """Have other nodes go on in the place of this one, if it has not left before."""
@@ -282,6 +287,8 @@ class ClusterNode:
         await self.clients.stop()
         for _, view, _ in self._views.values():
             view.stop()
+        for held in self.held.values():
+            held.stop()
         for member in self.members.values():
             await member.stop()
         if self.places is not None:

@@ -25,6 +25,7 @@ from holdfast.channel.jetstream.settings import MIB, JetStreamSettings
 from holdfast.cluster.places import Rule, check_rules
 from holdfast.errors import BadPattern, BadSetting
 from holdfast.event.pattern import Pattern
+from holdfast.node.clustered.nats_login import NatsLogin, check_addresses, open_login
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,32}\Z")
 
@@ -52,6 +53,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     size_mib: int = 4096
     reserve_mib: int = 16
     upkeep_mib: int = 24
+    nats_login: NatsLogin = NatsLogin()
 
 
 # The keys of a file; docs/cluster.md tells them.
@@ -77,6 +79,8 @@ def read(file: Path) -> ClusterSettings:
             raise BadSetting(f"{file}: message manager {manager} needs one node or several different ones", setting="managers")
     if not read.managers:
         raise BadSetting(f"{file} names no message manager; name one or several under [managers]", setting="managers")
+    check_addresses((*read.nats, *read.monitors))
+    login = open_login(read.nats_login, file.parent)
     nats = JetStreamSettings(
         servers=read.nats,
         monitors=read.monitors,
@@ -84,6 +88,8 @@ def read(file: Path) -> ClusterSettings:
         size_bytes=read.size_mib * MIB,
         reserve_bytes=read.reserve_mib * MIB,
         upkeep_bytes=read.upkeep_mib * MIB,
+        connect_options=login.options,
+        monitor_tls=login.tls,
     )
     settings = ClusterSettings(name=read.name, managers=read.managers, nats=nats, placement=tuple(read.placement.items()))
     try:

@@ -19,10 +19,10 @@ from holdfast.bus.message import CopyState
 from holdfast.cluster.candidate import Candidate
 from holdfast.cluster.liveness import SILENCE_MS
 from holdfast.destination import effect
-from holdfast.destination.name import LOG
 from holdfast.errors import HoldfastError
 from holdfast.node import supervision
 from holdfast.node.clock import Clock
+from holdfast.node.clustered.copy_state import CopyStates
 from holdfast.node.clustered.producer_forgetting import ProducerForgetting
 from holdfast.node.figures import Histogram
 from holdfast.node.messages.message_manager import MessageManager
@@ -67,6 +67,7 @@ class Member:
         self._clock = clock
         self._led_since_ms = 0
         self._forgetting: ProducerForgetting | None = None  # while it leads
+        self._states = CopyStates()
         self._resigns_to = ""  # the start of the node that is to claim
         self._claiming: asyncio.Task[None] | None = None
         self._running = supervision.start(self._run(), f"{name}: a member")
@@ -80,10 +81,7 @@ class Member:
         manager = self.manager
         if manager is None:
             return None
-        state = (self.name, manager.directory.epoch, manager.is_primary, manager.applied, manager.channel.durable)
-        used, changes = manager.channel.pressure.used_bytes, manager.directory.catalog.version
-        is_log_read = bool(manager.directory.catalog.topic(LOG).subscriptions)
-        return CopyState(*state, bytes=used, destinations=changes, resigns_to=self._resigns_to, is_log_read=is_log_read)
+        return self._states.of(self.name, manager, self._resigns_to, self._clock.steady_ms())
 
     def resign_to(self, start: str) -> None:
         """As primary, invite another node to claim; "" to invite nobody any more."""
@@ -102,7 +100,7 @@ class Member:
 
     def give_up_lost(self, silent_ms: SilentMs, grace_ms: int) -> None:
         """Detach sessions whose client managers are silent for longer than the grace, and receivers that did not come back after
-        the takeover; forget producers of sessions that are long gone. Asked now and then."""
+        the takeover. Forget producers of sessions that are long gone. Asked now and then."""
         manager = self.manager
         if manager is None or not manager.is_primary:
             return

@@ -62,27 +62,30 @@ class DeadAndDetach:
         self.release(session, seen, unseen)
         self._detach(session, 0, link)
 
-    def release(self, session: str, seen: Iterable[Returning], unseen: Iterable[Returning]) -> None:
+    def release(self, session: str, seen: Iterable[Returning], unseen: Iterable[Returning], link: int = 0) -> None:
         """Release the events of a session that is about to be detached. Those its programs were handed (`seen`) count (rule 5).
         The others do not, but come again marked: its programs may have been handed them too, and others have had later
         ones."""
         for returning, is_counted in ((seen, True), (unseen, False)):
             for key, ranges in returning:
                 for part in ranges.portions(command.RANGES_MAX):
-                    self._release(key, session, part, is_counted)
+                    self._release(key, session, part, is_counted, link)
 
-    def _release(self, key: BacklogKey, session: str, ranges: Ranges, is_counted: bool) -> None:
+    def _release(self, key: BacklogKey, session: str, ranges: Ranges, is_counted: bool, link: int) -> None:
         released = command.Release(
-            *key, session, ranges.to_bytes(), is_counted=is_counted, at_ms=self._clock.now_ms(), often_ms=command.OFTEN_MS
-        )
+            *key, session, ranges.to_bytes(), is_counted=is_counted, at_ms=self._clock.now_ms(), often_ms=command.OFTEN_MS,
+            epoch=self.epoch, link=link,
+        )  # fmt: skip
         self._issue(released)
 
     def detach_receiver(self, holder: Holder) -> None:
         """Detach a receiver that did not come back, although its session did."""
         self._detach(*holder)
 
-    def detach_lost(self, session: str, link: int) -> None:
-        """Detach a session whose client manager is gone, unless it has come by a later link of its client."""
+    def detach_lost(self, session: str, link: int, seen: Iterable[Returning], unseen: Iterable[Returning]) -> None:
+        """Detach a session whose client manager is gone, unless it has come by a later link of its client, and release what it
+        holds."""
+        self.release(session, seen, unseen, link)
         self._detach(session, 0, link)
 
     def _detach(self, session: str, receiver: int, link: int = 0) -> None:

@@ -20,10 +20,11 @@ from holdfast.destination.directory import Directory
 from holdfast.destination.effect import Holder
 from holdfast.destination.state.subscription import Subscription
 from holdfast.errors import SubscriptionInUse
+from holdfast.event import position
 from holdfast.event.position import Ranges
 from holdfast.node.clock import Clock
 from holdfast.node.delivering.congestion import Congestion
-from holdfast.node.delivering.dead_and_detach import DeadAndDetach
+from holdfast.node.delivering.dead_and_detach import DeadAndDetach, Returning
 from holdfast.node.delivering.delivery_loop import DeliveryLoop
 from holdfast.node.delivering.expirer import Expirer
 from holdfast.node.delivering.roster import Roster, Spans
@@ -32,6 +33,8 @@ from holdfast.node.reading.head_reader import HeadReader
 from holdfast.node.reading.shared_turn import SharedTurn
 
 BacklogKey = effect.BacklogKey
+# Of what a receiver that did not come back may hold so many spans of events are marked at most.
+MARKED_SPANS_MAX = 65_536
 # Effects that change nothing for deliveries.
 _NOT_DELIVERED = (
     effect.Answer, effect.Claimed, effect.BacklogCreated, effect.Died, effect.ReturnedOften, effect.WindowShortened,
@@ -57,10 +60,12 @@ class Deliverer:
         self._early_returns: list[effect.Returned] = []
         self._away: set[str] = set()  # sessions that have lost their links
         self.is_silent: Callable[[str], bool] = lambda client_manager: False  # in a cluster, by its heartbeats
+        self._began_at = 0  # the entry of the own claim
         heads, turn, find = HeadReader(directory, channel), turn or SharedTurn(), self.deliveries.get
         self._dead_and_detach = DeadAndDetach(channel, clock, find)
         beside = (self._dead_and_detach, figures or Figures())
         self._loop = DeliveryLoop(directory, find, self._roster, heads, turn, channel, bus, clock, *beside)
+        self._given_up: dict[str, int] = {}  # sessions of client managers that are gone, and the links by which they had come
         self._expirer = Expirer(directory, heads, clock, turn, self._dead_and_detach.bury)
 
     # --- becoming primary --------------------------------------------------------------------------------------------
@@ -69,6 +74,7 @@ class Deliverer:
         """Start delivering. Receivers that were attached before the start are awaited until they attach again, or are
         detached."""
         self._dead_and_detach.epoch = epoch
+        self._began_at = self._directory.applied
         for queue in self._directory.catalog.used_queues():
             if queue.backlog.has_expiries or queue.key in early:
                 self._delivery(queue.key)
@@ -97,8 +103,19 @@ class Deliverer:
         """Detach receivers from before the start that did not come back, although their sessions did. Whether anybody is still
         awaited."""
         for holder in self._roster.missing():
+            self._dead_and_detach.release(holder[0], [], self._may_hold(*holder))
             self._dead_and_detach.detach_receiver(holder)
         return self._roster.is_waiting
+
+    def _may_hold(self, session: str, receiver: int = 0) -> list[Returning]:
+        """What the receivers of a session may hold that did not come back: what was placed before this node was primary, and
+        nobody else holds. Others may have had later events, so that these come again marked (rule 3 of the cluster)."""
+        return [
+            (key, delivery.unheld(position.of(self._began_at), MARKED_SPANS_MAX))
+            for key, awaited in self._roster.awaited.items()
+            if any(holder[0] == session and receiver in (0, holder[1]) for holder in awaited)
+            and (delivery := self._delivery(key)) is not None
+        ]
 
     def _delivery(self, key: BacklogKey) -> Delivery | None:
         """The delivery of a backlog, made when it is first needed: of a hundred thousand queues few are in use. None when there
@@ -215,11 +232,11 @@ class Deliverer:
         """The client manager through which a receiver is reached; "" when none has spoken for it."""
         return self._roster.route(holder)
 
-    def reached(self, holder: Holder, position: int) -> None:
+    def reached(self, holder: Holder, place: int) -> None:
         """The receiver's client has handed everything up to this position to its program, in the order of delivery."""
         key = self._roster.attached.get(holder)
         if key is not None and key in self.deliveries:
-            self.deliveries[key].reached(holder, position)
+            self.deliveries[key].reached(holder, place)
 
     def grant(self, holder: Holder, events: int, bytes: int, handed: int = 0, withdrawn: int = 0) -> None:
         """A receiver may be sent more, or, of what was `withdrawn`, less; `handed` as in `reached`."""
@@ -276,17 +293,25 @@ class Deliverer:
 
     def detach_session(self, session: str) -> None:
         """A session did not come back: events handed to its programs count as delivered, and all that it holds goes to others."""
+        self._away.discard(session)
+        known = self._directory.sessions().get(session)
+        self._dead_and_detach.detach_session(session, *self._held_by(session), 0 if known is None else known.link)
+
+    def detach_lost(self, session: str, link: int) -> None:
+        """The client manager of a session is gone, and it has not come by a later link: as if it did not come back. Said again
+        while that is not applied, it does nothing: what is released twice would be counted twice."""
+        self._away.discard(session)
+        if self._given_up.get(session) != link:
+            known = self._directory.sessions()
+            self._given_up = {each: former for each, former in self._given_up.items() if each in known} | {session: link}
+            self._dead_and_detach.detach_lost(session, link, *self._held_by(session))
+
+    def _held_by(self, session: str) -> tuple[list[Returning], list[Returning]]:
+        """What a session holds: events that its programs were handed, and others, which it may hold."""
         attached = [(holder, key) for holder, key in self._roster.of_session(session) if key in self.deliveries]
         seen = [(key, self.deliveries[key].seen(holder)) for holder, key in attached]
         unseen = [(key, self.deliveries[key].unseen(holder)) for holder, key in attached]
-        self._away.discard(session)
-        known = self._directory.sessions().get(session)
-        self._dead_and_detach.detach_session(session, seen, unseen, 0 if known is None else known.link)
-
-    def detach_lost(self, session: str, link: int) -> None:
-        """The client manager of a session is gone, and it has not come by a later link: all that it holds goes to others."""
-        self._away.discard(session)
-        self._dead_and_detach.detach_lost(session, link)
+        return seen, [*unseen, *self._may_hold(session)]
 
     def prepare_take_over(self, key: BacklogKey, session: str) -> None:
         """A receiver of this session is about to take over a subscription: its present receiver gets nothing more, and the events

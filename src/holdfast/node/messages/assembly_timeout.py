@@ -71,9 +71,13 @@ class AssemblyTimeout:
             known = seen.get(name, (0, now))
             self._seen[name] = known if known[0] == assembly.count else (assembly.count, now)
             allowed_ms = self._allowed_ms(assembly.session)
-            if now - self._seen[name][1] >= allowed_ms:
+            if now - self._seen[name][1] >= allowed_ms and not self._is_prepared(name):
                 self._abandon(name, allowed_ms)
         self.watch()
+
+    def _is_prepared(self, name: Name) -> bool:
+        transactions = self._directory.transactions
+        return name in transactions.open or name in transactions.stages
 
     def _allowed_ms(self, session: str) -> int:
         idle_ms, short_ms = (self._stage_idle_ms, STAGE_SHORT_MS) if is_stage(session) else (self._idle_ms, SHORT_MS)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.bus.bus import CLIENT_MANAGERS, Bus
-from holdfast.bus.message import Watermark
+from holdfast.bus.message import Watermark, WatermarksTold
 from holdfast.destination.settings import Settings
 from holdfast.destination.state.catalog import Destination
 from holdfast.destination.state.queue import Queue
@@ -56,7 +56,9 @@ def percent(settings: Settings, events: int, bytes: int) -> float:
 
 
 class DestinationFlow:
-    def __init__(self, state: State, bus: Bus, operator_log: OperatorLog) -> None:
+    def __init__(self, manager: str, state: State, bus: Bus, operator_log: OperatorLog) -> None:
+        self.version = 0  # so many changes were told
+        self._manager = manager
         self._state = state
         self._bus = bus
         self._operator_log = operator_log
@@ -91,7 +93,7 @@ class DestinationFlow:
         elif self._levels.pop(name, None) is not None:
             self._touched.pop(name, None)
             self._operator_log.destination_forgotten(name)
-            self._bus.publish(CLIENT_MANAGERS, Watermark(name, False))
+            self._tell_all(Watermark(name, False))
 
     def touched(self, name: str) -> None:
         """The number of events that wait in a destination has changed."""
@@ -110,9 +112,16 @@ class DestinationFlow:
             if found.is_blocked != before.is_blocked:
                 self._operator_log.destination_blocked(name, found.is_blocked, found.reason)
             if found[:4] != before[:4]:
-                self._bus.publish(CLIENT_MANAGERS, found)
+                self._tell_all(found)
+
+    def _tell_all(self, level: Watermark) -> None:
+        self.version += 1
+        self._bus.publish(CLIENT_MANAGERS, self._stamped(level))
+
+    def _stamped(self, level: Watermark) -> Watermark:
+        return level._replace(manager=self._manager, epoch=self._state.epoch, version=self.version)
 
     def tell(self, client_manager: str) -> None:
-        """Tell a new client manager about every destination that has a high water."""
-        for each in self._levels.values():
-            self._bus.publish(client_manager, each)
+        """Tell a client manager that is new, or has missed a change, about every destination that has a high water."""
+        levels = [self._stamped(each) for each in self._levels.values()]
+        self._bus.publish(client_manager, WatermarksTold(self._manager, self._state.epoch, self.version, levels))

@@ -79,7 +79,7 @@ class MessageManager:
         self.backlogs_changed: Callable[[], None] = lambda: None
         self.epoch_began: Callable[[effect.Claimed, bool], None] = lambda claimed, is_own: None
         self.turn = SharedTurn()  # of all who read many heads
-        self.flow = DestinationFlow(directory, bus, operator_log)
+        self.flow = DestinationFlow(self.name, directory, bus, operator_log)
         self.figures = Figures()
         self.deliverer = Deliverer(directory, channel, bus, clock, self.turn, self.figures)
         self.upkeep = Upkeep(directory, channel, clock, settings, self.until_applied)

@@ -2,7 +2,8 @@
 
     asked and answered later    ViewAsked ──▶ primary ──▶ ViewAnswered; asked again when a new link is made
     destinations                what the primary has told (`KnownDestinations`)
-    space, stages               the primary's heartbeats
+    stages, what waits          the primary's heartbeats
+    which destinations are full told to all; what was lost on the way is asked for (`KnownWatermarks`)
     sessions, assemblies        what went through this client manager (`AppendedCommands`)
     everything else             left to the command, which is judged when it is applied
 
@@ -16,8 +17,18 @@ import logging
 from collections.abc import Callable, Sequence, Set
 from typing import Any, NamedTuple
 
-from holdfast.bus.bus import NODES, Bus, message_manager_subject
-from holdfast.bus.message import ApplyNowAsked, CopyState, Heartbeat, LinkMade, ViewAnswered, ViewAsked
+from holdfast.bus.bus import CLIENT_MANAGERS, NODES, Bus, message_manager_subject
+from holdfast.bus.message import (
+    ApplyNowAsked,
+    CopyState,
+    Heartbeat,
+    LinkMade,
+    ViewAnswered,
+    ViewAsked,
+    Watermark,
+    WatermarksAsked,
+    WatermarksTold,
+)
 from holdfast.channel.channel import Buffer
 from holdfast.destination.command import BatchCommand
 from holdfast.errors import HoldfastError, TimedOut
@@ -31,11 +42,14 @@ from holdfast.node.message_manager_view import (
 )
 from holdfast.node.remote.appended_commands import AppendedCommands
 from holdfast.node.remote.known_destinations import KnownDestinations
+from holdfast.node.remote.known_watermarks import KnownWatermarks
 
 log = logging.getLogger("holdfast.client_manager")
 
 # A fragment is waited for so long: longer than a takeover takes.
 FRAGMENT_TIMEOUT_S = 20.0
+# A primary that was not heard for longer does not tell which destinations are full.
+FRESH_MS_MAX = 1_000
 
 
 class _Waiting(NamedTuple):
@@ -46,10 +60,20 @@ class _Waiting(NamedTuple):
 
 class RemoteView(MessageManagerView):
     def __init__(
-        self, name: str, client_manager: str, bus: Bus, appended: AppendedCommands, durable: Callable[[], int] = lambda: 0
+        self,
+        name: str,
+        client_manager: str,
+        bus: Bus,
+        appended: AppendedCommands,
+        durable: Callable[[], int] = lambda: 0,
+        steady_ms: Callable[[], int] = lambda: 0,
     ) -> None:
         """`client_manager` is the subject on which answers are heard; `durable` tells the newest entry that is known here to be
         durable: answers cover it."""
+        self.primary_heard: Callable[[], None] = lambda: None  # called with each heartbeat of the primary
+        self._steady_ms = steady_ms
+        self._heard_ms: int | None = None  # when the primary was heard last
+        self._watermarks = KnownWatermarks()
         self._durable = durable
         self._name = name
         self._client_manager = client_manager
@@ -64,7 +88,11 @@ class RemoteView(MessageManagerView):
         self._waiting: dict[int, _Waiting] = {}
         self._is_hurrying = False
         self._loop = asyncio.get_running_loop()
-        self._stop_listening = [bus.listen(client_manager, self._hear), bus.listen(NODES, self._hear_node)]
+        self._stop_listening = [
+            bus.listen(client_manager, self._hear),
+            bus.listen(NODES, self._hear_node),
+            bus.listen(CLIENT_MANAGERS, self._hear_level),
+        ]
 
     def stop(self) -> None:
         for stop in self._stop_listening:
@@ -78,6 +106,11 @@ class RemoteView(MessageManagerView):
     def is_primary(self) -> bool:
         return self._primary is not None
 
+    @property
+    def is_fresh(self) -> bool:
+        """The primary was heard a moment ago: what it said of full destinations counts."""
+        return self._heard_ms is not None and self._steady_ms() - self._heard_ms <= FRESH_MS_MAX
+
     # --- what is heard -----------------------------------------------------------------------------------------------
 
     def _hear(self, message: object) -> None:
@@ -89,9 +122,15 @@ class RemoteView(MessageManagerView):
                 waiting.failed(message.error)
             else:
                 waiting.answered(message.value)
+        elif isinstance(message, WatermarksTold) and message.manager == self._name:
+            self._watermarks.told(message.epoch, message.version)
         elif isinstance(message, LinkMade) and message.peer == self._manager_subject:
             for waiting in list(self._waiting.values()):
                 self._bus.publish(self._manager_subject, waiting.asked)
+
+    def _hear_level(self, message: object) -> None:
+        if isinstance(message, Watermark) and message.manager == self._name:
+            self._watermarks.heard(message.epoch, message.version)
 
     def _hear_node(self, heartbeat: object) -> None:
         for copy in heartbeat.copies if isinstance(heartbeat, Heartbeat) else ():
@@ -102,8 +141,11 @@ class RemoteView(MessageManagerView):
         if copy.epoch > self._epoch:
             self._epoch, self._primary = copy.epoch, None  # the former one is deposed, whoever says so
         if copy.is_primary:
-            self._primary = copy
+            self._primary, self._heard_ms = copy, self._steady_ms()
             self._learn(copy)
+            if self._watermarks.must_ask(copy.epoch, copy.flow_version):
+                self._bus.publish(self._manager_subject, WatermarksAsked(self._client_manager))
+            self.primary_heard()
             waiting, self._when_primary = self._when_primary, []
             for then in waiting:
                 then()

@@ -19,7 +19,8 @@ from holdfast.destination.command import (
     Subscribe,
 )
 from holdfast.destination.directory import Directory
-from holdfast.destination.effect import Claimed, DetachedReceiver
+from holdfast.destination.effect import Attached, Claimed, DetachedReceiver
+from holdfast.destination.state.receivers import ATTACHED_BY_MAX
 from holdfast.errors import Detached, Refused
 from holdfast.event import position
 from tests.machines import Manager, batch_of, manager_at_work, positions, ranges
@@ -77,6 +78,58 @@ def test_a_session_that_is_resumed_must_be_known() -> None:
 @pytest.mark.parametrize("made", [Introduce("", "cm.1", 1), Introduce("carl", "cm.1", 0)])
 def test_a_session_has_a_name_and_a_link(made: Introduce) -> None:
     assert isinstance(manager_at_work().refusal(made), Refused)
+
+
+def attached(manager: Manager, made: Attach) -> list[Attached]:
+    return [each for each in manager.append(made) if isinstance(each, Attached)]
+
+
+def test_an_attach_that_was_overtaken_by_a_later_one_of_its_receiver_changes_nothing() -> None:
+    """It would take the credit of the receiver away. Found by the simulation of whole nodes."""
+    manager = with_carl()
+    assert attached(manager, Attach("carl", 2, "orders", origin="cm.1", token=7))
+    before = manager.directory.digest()
+
+    assert not attached(manager, Attach("carl", 2, "orders", origin="cm.1", token=3))
+    assert manager.directory.digest() == before
+    manager.directory = restored(manager)
+    assert not attached(manager, Attach("carl", 2, "orders", origin="cm.1", token=4))
+
+    assert attached(manager, Attach("carl", 2, "orders", origin="cm.1", token=8))
+    assert attached(manager, Attach("carl", 2, "orders", origin="cm.2", token=1))  # its session has moved
+
+
+def test_a_late_attach_does_not_bring_back_a_receiver_that_was_left() -> None:
+    manager = with_carl()
+    manager.append(Attach("carl", 2, "orders", origin="cm.1", token=7))
+    manager.ask(Detach("carl", 2))
+
+    assert not attached(manager, Attach("carl", 2, "orders", origin="cm.1", token=3))
+
+    assert 2 not in manager.directory.sessions()["carl"].receivers
+
+
+def test_how_receivers_were_attached_is_known_of_the_latest_ones() -> None:
+    manager = with_carl()
+    for receiver in range(2, ATTACHED_BY_MAX + 10):
+        manager.append(Attach("carl", receiver, "orders", origin="cm.1", token=receiver))
+
+    session = restored(manager).sessions()["carl"]
+
+    assert len(session.attached_by) == ATTACHED_BY_MAX
+    assert session.is_late(ATTACHED_BY_MAX + 9, "cm.1", 1)
+
+
+def test_a_release_for_a_session_whose_client_manager_is_gone_is_ignored_after_a_later_link() -> None:
+    manager = with_carl(link=2)
+    what = ("orders", "", "carl", ranges(manager.send("orders")))
+    before = manager.directory.digest()
+
+    manager.ask(Release(*what, link=1))
+    assert manager.directory.digest() == before
+    manager.ask(Release(*what, link=2))
+
+    assert manager.directory.digest() != before
 
 
 # --- a client manager falls silent -----------------------------------------------------------------------------------

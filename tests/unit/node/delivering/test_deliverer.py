@@ -208,3 +208,27 @@ async def test_when_the_link_with_a_client_manager_begins_anew_credit_is_void_un
 
     delivering.deliverer.grant(("ann", 1), 1_000, 1 << 20)
     await delivering.until_delivered(3)
+
+
+async def test_what_a_session_held_whose_client_manager_is_gone_comes_back_counted_or_marked_once() -> None:
+    """The primary knows what it has sent there. Found by the simulation of whole nodes."""
+    delivering = await with_a_receiver()
+    await delivering.apply(commands.BatchCommand("orders", "", 0), batch_of(3))
+    delivering.deliverer.wake()
+    await delivering.until_delivered(3)
+    first = delivering.delivered[0].slices[0].first
+    delivering.deliverer.reached(("ann", 1), first)
+
+    issued = delivering.channel.durable + 1
+    for _ in range(3):  # said again while it is not applied
+        delivering.deliverer.detach_lost("ann", 4)
+    await until(lambda: delivering.channel.durable >= issued + 2, "the commands are durable")
+
+    made = [commands.decode(each)[0] for each in await delivering.channel.fetch(range(issued, delivering.channel.durable + 1))]
+    assert [type(each) for each in made] == [Release, Release, Detach]
+    counted, marked, detach = made
+    assert isinstance(counted, Release) and isinstance(marked, Release) and isinstance(detach, Detach)
+    assert (counted.is_counted, counted.ranges) == (True, ranges((first, first + 1)))  # the next one may be in its hands
+    assert (marked.is_counted, marked.ranges) == (False, ranges((first + 2, first + 2)))
+    assert {counted.link, marked.link, detach.link} == {4}
+    assert {counted.epoch, marked.epoch, detach.epoch} == {1}
