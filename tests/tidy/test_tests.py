@@ -34,6 +34,7 @@ SLEEPS = {
     "tests/faults/test_actions_killed.py": (3, f"{PACE}; {MOMENT}; the last events are read before the load ends"),
     "tests/faults/test_bad_company.py": (1, "a program in a text polls its server before it says that it is ready"),
     "tests/faults/test_cluster_cut_off.py": (1, "for how long a machine is cut off is what is tried"),
+    "tests/faults/test_cluster_flow.py": (1, PACE),
     "tests/faults/test_cluster_killed.py": (2, f"{PACE}; {MOMENT}"),
     "tests/faults/test_cluster_orders.py": (2, PACE),
     "tests/faults/test_deduplicate_killed.py": (2, f"{REPEATS}; {MOMENT}"),
