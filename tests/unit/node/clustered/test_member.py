@@ -7,6 +7,7 @@ import contextlib
 
 import pytest
 
+from holdfast.errors import Damaged
 from holdfast.node.clustered import member as member_module
 from tests.members import MANAGER, clustered, now_ms
 from tests.waiting import PATIENCE_S, until
@@ -120,3 +121,17 @@ async def test_a_deposed_primary_ends_also_when_it_is_stopped_while_it_is_thrown
 
         async with asyncio.timeout(PATIENCE_S):
             await cluster.stop("a")
+
+
+async def test_a_primary_that_cannot_follow_is_opened_anew_and_somebody_leads_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(member_module, "OPEN_AGAIN_S", 0.01)
+    async with clustered("a", "b") as cluster:
+        await cluster.until_primary("a")
+        leading = cluster.nodes["a"].member.manager
+        assert leading is not None
+        leading.give_up(Damaged("an entry could not be read"))
+        await until(lambda: cluster.nodes["a"].member.manager not in (None, leading), "it is opened anew")
+
+        await until(lambda: len(cluster.primaries()) == 1, "there is a primary")
+        await cluster.send(1)
+        await cluster.until_equal()
