@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast.errors import DestinationExists, NoSuchDestination, NotEmpty
+from holdfast.errors import DestinationExists, Detached, NoSuchDestination, NotEmpty
 from tests import effort
 from tests.cluster_processes import ClusterProcesses
 from tests.command import run_holdfast
@@ -162,6 +162,43 @@ async def test_all_copies_are_equal_under_load_at_whichever_node_it_is_asked(clu
         await asyncio.gather(working[1], return_exceptions=True)
 
 
+async def test_a_queue_that_is_deleted_under_load_closes_receivers_at_both_nodes_with_a_reason(cluster: ClusterProcesses) -> None:
+    """B24."""
+    stop = asyncio.Event()
+    seen: dict[str, int] = {"a": 0, "c": 0}
+
+    async def send(client: holdfast.Client) -> int:
+        """Send before and after: the queue comes into being again, and has no receivers."""
+        sent = 0
+        while not stop.is_set():
+            await client.queue("condemned").send(sent)
+            sent += 1
+        return sent
+
+    async def receive(node: str) -> None:
+        async with (
+            holdfast.connect(at(cluster, node), timeout=60) as client,
+            client.queue("condemned").receive(credit=4) as incoming,
+        ):
+            async for event in incoming:
+                seen[node] += 1
+                await event.confirm()
+
+    async with holdfast.connect(at(cluster, "b"), timeout=60) as client:
+        await client.create_queue("condemned")
+        receiving = [asyncio.create_task(receive(node)) for node in seen]
+        sending = asyncio.create_task(send(client))
+        working = [sending, *receiving]
+        await until(lambda: all(seen[node] > 20 for node in seen) or any(task.done() for task in working), "both receive")
+        await client.delete("condemned", force=True)
+        await asyncio.wait(receiving, timeout=30)
+        stop.set()
+        assert await sending >= sum(seen.values())
+        for task in receiving:
+            with pytest.raises(Detached, match="receiving from 'condemned' ended: destination deleted"):
+                await asyncio.wait_for(task, 1)
+
+
 async def primaries(client: holdfast.Client) -> dict[str, str | None]:
     return {each["name"]: each["primary"] for each in (await client.cluster_status())["managers"]}
 
@@ -214,6 +251,13 @@ async def test_a_primary_is_killed_and_events_of_both_managers_go_on(cluster: Cl
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+
+        async def all_answer() -> bool:
+            told = await producer.cluster_check()
+            assert told["is_equal"], told
+            return told["is_complete"]
+
+        await until(all_answer, "copies that were opened again are there, and equal to the others")
 
     for queue in QUEUES:
         fresh = [number for number, is_redelivered in seen[queue] if not is_redelivered]

@@ -32,11 +32,16 @@ def add_to(group: typer.Typer) -> None:
 
 
 def check(data: Of = None, url: Url = URL_DEFAULT, timeout: Timeout = None, json: Json = False) -> None:
-    from holdfast.cli.output import show
     from holdfast.cli.question import ask
 
-    told: ClusterCheck = ask(url_of(data, url), timeout, lambda client: client.cluster_check())
-    if json:
+    show_check(ask(url_of(data, url), timeout, lambda client: client.cluster_check()), as_json=json)
+
+
+def show_check(told: ClusterCheck, *, as_json: bool) -> None:
+    """Print it, and end with the exit code for it."""
+    from holdfast.cli.output import show
+
+    if as_json:
         show(told, as_json=True)
     else:
         _show(told)
