@@ -22,11 +22,13 @@ from holdfast.errors import Damaged, HoldfastError, Unavailable
 from holdfast.node.clustered.member import Member
 from holdfast.node.clustered.orders.node_calls import NodeCalls
 from holdfast.node.clustered.roster import Roster
+from holdfast.node.messages.message_manager import MessageManager
 
 log = logging.getLogger("holdfast.message_manager")
 
 # A copy that has not applied the entry by then did not answer: it is away, or far behind.
 ANSWER_S = 5.0
+LOOK_S = 0.02
 # A channel that has not taken the entry by then is away.
 APPEND_S = 5.0
 
@@ -109,13 +111,12 @@ class Checks:
     async def serve_digest(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The digest of the copy of this node at an entry, once it is applied. Unavailable if it is not known in time."""
         name, entry = arguments["manager"], arguments["entry"]
-        manager = self._opened(name).manager
-        assert manager is not None
         try:
             async with asyncio.timeout(ANSWER_S):
+                manager = await self._following(name)
                 await manager.until_applied(entry)
         except TimeoutError as problem:
-            raise Unavailable(f"the copy of {name} is behind: it has applied {manager.applied:,}, not {entry:,}") from problem
+            raise Unavailable(f"the copy of {name} has not applied entry {entry:,} within {ANSWER_S:g} s") from problem
         digest = manager.digests.at(entry)
         if digest is None:
             raise Unavailable(f"the copy of {name} was opened after entry {entry:,}; check again")
@@ -135,6 +136,15 @@ class Checks:
         log.error("%s; it is opened anew", sentence)
         member.open_anew(Damaged(sentence))
         return True
+
+    async def _following(self, name: str) -> MessageManager:
+        """The copy of this node; if it is just being opened, as a deposed primary is, once it is there."""
+        while name in self._members:
+            manager = self._members[name].manager
+            if manager is not None and manager.failure is None:
+                return manager
+            await asyncio.sleep(LOOK_S)
+        raise Unavailable(f"node {self._roster.own} has no copy of {name}")
 
     def _opened(self, manager: str) -> Member:
         member = self._members.get(manager)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from holdfast.destination.applying import managing
 from holdfast.destination.command import Create
+from holdfast.errors import Damaged
 from holdfast.node.clustered import member as member_module
 from holdfast.node.clustered.orders import check as check_module
 from tests.members import Cluster, clustered
@@ -130,3 +132,20 @@ async def test_a_copy_that_had_the_entry_in_its_snapshot_or_is_right_is_not_open
         leading = cluster.nodes["a"]
         assert not await leading.checks.serve_open_anew({"manager": "orders", "entry": told["entry"], "digest": "another"})
         assert backup.member.manager is copy and cluster.primaries() == ["a"]
+
+
+async def test_a_copy_that_is_just_being_opened_answers_once_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(member_module, "OPEN_AGAIN_S", 0.01)
+    async with clustered("a", "b") as cluster:
+        await _until_all_follow(cluster)
+        cluster.is_away = True
+        cluster.nodes["b"].member.open_anew(Damaged("as if it could not follow"))
+        await until(lambda: cluster.nodes["b"].member.manager is None, "it is being opened")
+
+        checking = asyncio.create_task(_checked(cluster, "a"))
+        leading = cluster.nodes["a"].member.manager
+        assert leading is not None
+        await until(lambda: leading.digests.at(cluster.channel.durable) is not None, "a has its digest")
+        cluster.is_away = False
+        told = await checking
+        assert (told["differing"], told["silent"]) == ([], [])
