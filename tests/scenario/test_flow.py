@@ -9,13 +9,13 @@ import pytest
 
 import holdfast
 import holdfast.blocking
-from holdfast.errors import Blocked
+from holdfast.errors import Blocked, Closed, LinkLost
 from holdfast.node.node import Node
 from holdfast.node.settings import NodeSettings
 from holdfast.wire import tcp
 from holdfast.wire.decoder import FrameDecoder
 from holdfast.wire.frame import MAGIC, VERSIONS, Answered, Attach, Credit, Deliver, Hello, Message, OpenSession, encode_lead
-from tests.waiting import turn_loop
+from tests.waiting import PATIENCE_S, turn_loop
 
 
 async def test_a_full_destination_is_full_after_a_restart_too(tmp_path: Path) -> None:
@@ -157,3 +157,18 @@ async def test_a_client_that_waits_for_room_is_woken_when_it_is_closed() -> None
         await turn_loop()
     with pytest.raises(holdfast.errors.Closed):
         await waiting
+
+
+async def test_a_client_is_closed_although_a_task_goes_on_sending() -> None:
+    async def send(client: holdfast.Client) -> None:
+        while True:
+            await client.queue("busy").send("again")
+            sent.set()
+
+    sent = asyncio.Event()
+    async with asyncio.timeout(PATIENCE_S):
+        async with holdfast.connect("memory:", timeout=0.2) as client:
+            sending = asyncio.create_task(send(client))
+            await sent.wait()
+        with pytest.raises((LinkLost, Closed)):
+            await sending

@@ -78,10 +78,11 @@ class SendWaiters:
                 raise self._too_late(destination, False, timeout) from problem
 
     async def flushed(self, timeout: float) -> None:
-        """Wait until everything is receipted or refused."""
+        """Wait until everything is receipted or refused; no longer than `timeout`, also while others go on sending."""
+        deadline = self._loop.time() + timeout
         while not self._unfinished.is_empty:
             try:
-                await self.for_end.wait(self._loop.time() + timeout)
+                await self.for_end.wait(deadline)
             except TimeoutError as problem:
                 late = self._too_late("", bool(self._outbox.in_flight), timeout)
                 raise naming(late, self._unfinished.ids()) if isinstance(late, OutcomeUnknown) else late from problem
