@@ -128,7 +128,7 @@ class Member:
         self._claiming = None
 
     async def _run(self) -> None:
-        """Follow for ever. What stops a deposed copy may take the cancellation for its own: so it is remembered."""
+        """Follow for ever. What stops or opens a copy may take the cancellation for its own: so it is remembered."""
         while not self._is_over:
             try:
                 manager = await self._open(self._whose)
@@ -137,7 +137,8 @@ class Member:
                 await asyncio.sleep(OPEN_AGAIN_S)
                 continue
             try:
-                await self._follow(manager)
+                if not self._is_over:
+                    await self._follow(manager)
             finally:
                 self.manager = None
                 self._stop_forgetting()

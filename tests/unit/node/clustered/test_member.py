@@ -8,6 +8,8 @@ import contextlib
 import pytest
 
 from holdfast.node.clustered import member as member_module
+from holdfast.node.messages.message_manager import MessageManager
+from holdfast.node.messages.start import Backup
 from tests.members import MANAGER, clustered, now_ms
 from tests.waiting import PATIENCE_S, until
 
@@ -120,3 +122,28 @@ async def test_a_deposed_primary_ends_also_when_it_is_stopped_while_it_is_thrown
 
         async with asyncio.timeout(PATIENCE_S):
             await cluster.stop("a")
+
+
+async def test_a_copy_that_was_opened_while_its_member_was_stopped_is_not_followed() -> None:
+    async with clustered("a", "b") as cluster:
+        await cluster.until_primary("a")
+        member, other = cluster.nodes["a"].member, cluster.nodes["b"].member.manager
+        is_opening, opened, open_copy = asyncio.Event(), [], member._open
+
+        async def open_late(whose: Backup) -> MessageManager:
+            """As a request to NATS whose answer is there at that moment: it returns the answer, and the cancellation is lost."""
+            is_opening.set()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            opened.append(await open_copy(whose))
+            return opened[0]
+
+        member._open = open_late
+        assert other is not None
+        await other.take_over()
+        await is_opening.wait()
+
+        async with asyncio.timeout(PATIENCE_S):
+            await cluster.stop("a")
+        async with asyncio.timeout(PATIENCE_S):
+            await opened[0].ended()
