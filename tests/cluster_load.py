@@ -7,6 +7,9 @@
 The mover numbers what it moves. An event that comes to it again, because a transaction was aborted or a client had it whose
 program did not take it, may come behind others. So the events in `done` are in the order of the mover's numbers, not in that of
 the producers.
+
+One mover is slower than the producers, most of all where a transaction is over two message managers. They wait for it: so what is
+left at the end of a long run is little, and a load that does not end is stuck.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 import holdfast
 from holdfast.errors import OutcomeUnknown, TransactionAborted, Unavailable
@@ -25,11 +29,13 @@ QUEUE, PATTERN, WORK, MOVED, MOVES = "orders", "news.*", "work", "done", "moves"
 AUDIENCES = (QUEUE, PATTERN, MOVED)
 SEND_TIMEOUT_S = 60.0
 GOES_ON_S = 60.0
+# So many events may wait for the mover.
+UNMOVED_MAX = 200
 
 
 class ClusterLoad:
     def __init__(self, urls: Sequence[str], pause_s: float = 0.01) -> None:
-        """A client for each URL. Each producer waits so long after each event."""
+        """A client for each URL. Each producer waits so long before each event."""
         self.account = Account(*AUDIENCES, WORK, MOVES)
         self.seen: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()  # sends that failed, by code: they were promised to nobody
@@ -37,6 +43,7 @@ class ClusterLoad:
         self._places: dict[tuple[str, int], set[int]] = defaultdict(set)  # where each moved event is in its new queue
         self._urls = urls
         self._pause_s = pause_s
+        self._sent_to_work = 0  # accepted
         self._is_ending = False
         self._working: list[asyncio.Task[None]] = []
         self._producers: list[asyncio.Task[None]] = []
@@ -73,6 +80,9 @@ class ClusterLoad:
         targets = {QUEUE: client.queue(QUEUE), PATTERN: client.topic(f"news.{name}"), MOVED: client.queue(WORK)}
         producer, number = f"{name}-{audience}", 0
         while not self._is_ending:
+            await asyncio.sleep(self._pause_s)
+            if audience == MOVED and self._sent_to_work - len(self._places) >= UNMOVED_MAX:
+                continue
             number += 1
             self.account.sent(producer, number)
             try:
@@ -80,8 +90,8 @@ class ClusterLoad:
             except (OutcomeUnknown, Unavailable) as problem:
                 self.refused[problem.code] += 1
             else:
+                self._sent_to_work += audience == MOVED
                 self.account.accepted(producer, number, audience, *([WORK] if audience == MOVED else []))
-            await asyncio.sleep(self._pause_s)
 
     async def _receive(self, audience: str, receiver: holdfast.Incoming, recipient: str) -> None:
         async with receiver as incoming:
@@ -128,11 +138,17 @@ class ClusterLoad:
                 task.result()
         return False
 
+    def _is_less_missing(self, than: int) -> bool:
+        return self._failed() or self.account.missing() < than
+
     async def ended(self) -> None:
-        """Send no more, receive everything that was accepted, and hold it against the promises."""
+        """Send no more, receive everything that was accepted, and hold it against the promises. However much that is: it fails
+        when nothing of it comes for a minute."""
         self._is_ending = True
         await asyncio.gather(*self._producers)
-        await until(lambda: not self.account.missing() or self._failed(), "everything accepted is received")
+        while missing := self.account.missing():
+            what = f"one of {missing} accepted events is received that are missing, such as {self.account.verdict().lost[:3]}"
+            await until(partial(self._is_less_missing, missing), what, poll_s=0.05)
         print(f"refused: {dict(self.refused)}, transactions aborted: {dict(self.aborted)}; {self.account.verdict()}")
         assert self.account.verdict().is_kept, self.account.verdict()
         assert all(len(places) == 1 for places in self._places.values()), "a transaction happened twice"

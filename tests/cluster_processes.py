@@ -25,8 +25,10 @@ class ClusterProcesses:
         options: Sequence[str] = (),
         managers: Mapping[str, Sequence[str]] | None = None,
         hosts: Mapping[str, str] | None = None,
+        placement: Mapping[str, str] | None = None,
     ) -> None:
-        """`hosts`: the address of each node, where they are not all on this machine."""
+        """`hosts`: the address of each node, where they are not all on this machine. `placement`: the manager of new
+        destinations, by pattern."""
         self.file = folder / "cluster.toml"
         self.name = f"test-{secrets.token_hex(4)}"
         lines = {
@@ -40,7 +42,8 @@ class ClusterProcesses:
         }
         text = "".join(f"{name} = {json.dumps(value)}\n" for name, value in lines.items())
         copies = "".join(f"{name} = {json.dumps(list(each))}\n" for name, each in (managers or {"m1": nodes}).items())
-        self.file.write_text(f"{text}[managers]\n{copies}")
+        rules = "".join(f"{json.dumps(name)} = {json.dumps(each)}\n" for name, each in (placement or {}).items())
+        self.file.write_text(f"{text}[managers]\n{copies}[placement]\n{rules}")
         self.folder = folder
         self.options = ("--cluster", str(self.file), "--session-grace-ms", str(grace_ms), *options)
         where = hosts or dict.fromkeys(nodes, "127.0.0.1")

@@ -23,6 +23,9 @@ pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.long, pytest.mar
 
 # Longer than a pause: nobody loses what it holds.
 GRACE_MS = 20_000
+MANAGERS = {"m1": ("a", "b"), "m2": ("b", "a")}
+# Each transaction of the load is over both managers, and so is the pattern.
+PLACEMENT = {"work": "m1", "done": "m2", "news.one": "m1", "news.two": "m2"}
 
 
 @pytest.fixture
@@ -33,9 +36,8 @@ def nats(tmp_path: Path) -> Iterator[NatsCluster]:
 
 async def test_a_cluster_of_two_managers_survives_whatever_is_killed_or_paused(tmp_path: Path, nats: NatsCluster) -> None:
     dice = random.Random(effort.seed(20_261_119))
-    managers = {"m1": ("a", "b"), "m2": ("b", "a")}
     done: Counter[str] = Counter()
-    with ClusterProcesses(tmp_path, nats.servers, grace_ms=GRACE_MS, managers=managers) as cluster:
+    with ClusterProcesses(tmp_path, nats.servers, grace_ms=GRACE_MS, managers=MANAGERS, placement=PLACEMENT) as cluster:
         async with ClusterLoad((cluster.url, cluster.beside)).running() as load:
             await load.goes_on("at first")
             end = time.monotonic() + 60 * effort.soak_minutes()

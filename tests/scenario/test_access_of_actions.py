@@ -156,6 +156,7 @@ BESIDES: dict[str, dict[str, Any]] = {
     "confirm_up_to": {"subscription": "attached", "place": 0},
     "list": {},
     "all_subscriptions": {},
+    "transactions": {},
     "status": {},
     "cluster": {},  # which names nodes and message managers alone
     "cluster_order": {"order": "takeover"},  # which is for users who may manage everything

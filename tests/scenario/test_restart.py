@@ -13,7 +13,7 @@ import holdfast
 from holdfast.channel.channel import Channel
 from holdfast.errors import LinkLost, TimedOut, Unreachable, WrongKind
 from holdfast.node.messages import upkeep
-from tests.running_server import SETTINGS, RunningServer, running, start
+from tests.running_server import PATIENT, SETTINGS, RunningServer, running, start
 from tests.waiting import until
 
 
@@ -203,7 +203,7 @@ async def test_an_event_that_kills_its_server_and_client_each_time_still_reaches
 
 async def test_restarts_of_the_server_count_nothing_that_a_living_client_still_holds(tmp_path: Path) -> None:
     """Rule 5: with a limit of one, whatever had been counted would be dead at the second."""
-    server = await start(tmp_path / "data")
+    server = await start(tmp_path / "data", PATIENT)
     port = server.port
     async with holdfast.connect(server.url, timeout=20) as client:
         await client.create_queue("orders", redelivery_limit=1)
@@ -215,7 +215,7 @@ async def test_restarts_of_the_server_count_nothing_that_a_living_client_still_h
                 await event.confirm()
                 await incoming.settled(timeout=10)
                 await server.crash()
-                server = await start(tmp_path / "data", port=port)
+                server = await start(tmp_path / "data", PATIENT, port)
         async with client.queue("orders").receive() as incoming:
             left = [await incoming.next(timeout=10) for _ in range(46)]
             assert [(event.data, event.deliveries) for event in left] == [(number, 0) for number in range(4, 50)]

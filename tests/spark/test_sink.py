@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -277,7 +278,7 @@ def test_a_task_that_is_not_told_its_query_is_refused(place: Place) -> None:
 
 
 def test_a_server_that_is_not_there_is_said_in_time() -> None:
-    place = Place(f"holdfast://127.0.0.1:{free_port()}")
-
-    with pytest.raises(Unreachable):
+    with socket.socket() as taken, pytest.raises(Unreachable):
+        taken.bind(("127.0.0.1", 0))  # and nobody listens there
+        place = Place(f"holdfast://127.0.0.1:{taken.getsockname()[1]}")
         place.write(place.stream(timeout="0.5"), place.rows(range(1)))

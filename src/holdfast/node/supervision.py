@@ -3,6 +3,7 @@
     start       a task that nobody waits for; an exception becomes one line of the log, and `failed` is called, to let the work
                 go on
     awaited     a task that somebody waits for
+    bounded     work that somebody waits for, but not longer than this
     guarded     a callback that cannot raise
     report      that line of the log
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import Any, TypeVar
 
@@ -36,6 +37,30 @@ def start(work: Coroutine[Any, Any, None], what: str, failed: Callable[[Exceptio
 def awaited(work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
     """Begin a piece of work that somebody waits for: its exception is raised to the waiter."""
     return asyncio.create_task(work)
+
+
+async def bounded(seconds: float, work: Coroutine[Any, Any, None], what: str) -> None:
+    """Wait for a piece of work. If it takes too long, the log says where it stands, and it is left behind, cancelled: work that
+    takes a cancellation for another's goes on, and would be waited for without an end."""
+    task = awaited(work)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=seconds)
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    if done:
+        task.result()
+        return
+    log.error("%s did not end within %g s, and is left behind; it waits at %s", what, seconds, " > ".join(_places(task)))
+    task.cancel()
+
+
+def _places(task: asyncio.Task[None]) -> Iterator[str]:
+    """Where a task waits: a line of each coroutine, the outermost first."""
+    at: Any = task.get_coro()
+    while (frame := getattr(at, "cr_frame", None)) is not None:
+        yield f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
+        at = at.cr_await
 
 
 def _ended(what: str, failed: Callable[[Exception], None] | None, task: asyncio.Task[None]) -> None:

@@ -50,6 +50,64 @@ async def test_a_task_that_is_cancelled_before_it_began_leaves_nothing_behind() 
     assert task.cancelled()
 
 
+async def test_work_that_takes_its_cancellation_for_anothers_is_left_behind_and_the_log_says_where_it_waits(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    let_go, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def deaf() -> None:
+        while not let_go.is_set():
+            try:
+                await let_go.wait()
+            except asyncio.CancelledError:
+                cancelled.set()
+
+    async def stop() -> None:
+        await deaf()
+
+    await supervision.bounded(0.01, stop(), "stopping a node")
+    await cancelled.wait()
+    let_go.set()
+
+    [line] = said(caplog)
+    assert line.startswith("stopping a node did not end within 0.01 s, and is left behind; it waits at test_supervision.py:")
+    assert line.count("test_supervision.py:") == 2 and "locks.py:" in line
+
+
+async def test_work_that_ends_in_time_is_waited_for_and_its_problem_is_raised(caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[int] = []
+
+    async def end() -> None:
+        await turn_loop()
+        heard.append(7)
+
+    await supervision.bounded(60, end(), "ending")
+    with pytest.raises(ValueError, match="not so"):
+        await supervision.bounded(60, fail(ValueError("not so")), "failing")
+
+    assert heard == [7] and said(caplog) == []
+
+
+async def test_who_is_cancelled_while_it_waits_cancels_what_it_waits_for() -> None:
+    is_running, is_cancelled = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        is_running.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            is_cancelled.set()
+            raise
+
+    waiting = asyncio.create_task(supervision.bounded(60, work(), "working"))
+    await is_running.wait()
+    waiting.cancel()
+
+    await is_cancelled.wait()
+    await asyncio.wait([waiting])
+    assert waiting.cancelled()
+
+
 def test_a_guarded_callback_cannot_raise(caplog: pytest.LogCaptureFixture) -> None:
     heard: list[int] = []
 

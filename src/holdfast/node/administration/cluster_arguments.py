@@ -21,6 +21,11 @@ class Transactions(Arguments, frozen=True, kw_only=True):
 
     id: str = ""
 
+    @property
+    def touched(self) -> Touched:
+        """Everything: they are of all users."""
+        return Touched("manage", ALL)
+
 
 class ClusterOrder(Arguments, frozen=True, kw_only=True):
     """An order to the cluster: `manager` and `node` say to which part of it, where the order takes one."""

@@ -34,6 +34,7 @@ from holdfast.cluster.places import Rule, rules_of
 from holdfast.destination.name import LOG
 from holdfast.errors import BadSetting, HoldfastError
 from holdfast.event import identifier
+from holdfast.node import supervision
 from holdfast.node.administration.admin_queue import AdminQueue
 from holdfast.node.administration.arguments import ACTIONS
 from holdfast.node.administration.standing_patterns import subscribe_of
@@ -72,6 +73,8 @@ log = logging.getLogger("holdfast.server")
 IDENTITY_FILE = "identity"
 # A node that leaves waits so long for NATS to take its last words.
 FLUSH_S_MAX = 1.0
+# It takes a tenth of a second; while NATS is away, a channel waits a few seconds for what it has sent.
+STOP_S_MAX = 10.0
 
 
 class _Leading(NamedTuple):
@@ -309,8 +312,14 @@ class ClusterNode:
                     await self.bus.flush()
 
     async def close(self) -> None:
-        """Leave the cluster: other copies take over, and clients go to other nodes."""
+        """Leave the cluster: other copies take over, and clients go to other nodes. It ends, whatever does not stop."""
         await self.leave()
+        try:
+            await supervision.bounded(STOP_S_MAX, self._stop(), f"stopping node {self.settings.name}")
+        finally:
+            self._identity.close()
+
+    async def _stop(self) -> None:
         await self.log.stop()
         self.configuration.close()
         self._heart.stop()
@@ -326,7 +335,6 @@ class ClusterNode:
         await self.bus.close()
         for channel in self.channels.values():
             await channel.close()
-        self._identity.close()
 
 
 def _rules(settings: NodeSettings, managers: Iterable[str]) -> list[Rule]:

@@ -5,6 +5,7 @@
     a participant is not prepared in time, or has no room   give up: an abort is decided
     a decision, a final that cannot be appended             again, after a pause; its participant may be away for long
     a participant that refuses                              the coordinator hears it
+    an answer that comes when it is over                    nothing: a Prepare that was given up is answered so late
 
 Its client hears the outcome when it is decided: an abort at once, a commit when it is carried out everywhere, or after a while,
 because it will be. Nothing is forgotten if this process dies: the transaction is then in doubt, and another one ends it.
@@ -99,10 +100,13 @@ class JointRun:
     def _answered(self, step: Step, status: Any) -> None:
         self._asked.discard(step)
         self._pause_ms = AGAIN_MS
-        self._hear(step, status)
+        if not self._coordinator.is_over:
+            self._hear(step, status)
 
     def _failed(self, step: Step, problem: HoldfastError) -> None:
         self._asked.discard(step)
+        if self._coordinator.is_over:
+            return
         is_refused = isinstance(problem, Refused) and not isinstance(problem, Closed)
         if step.kind is Kind.PREPARE:
             self._coordinator.give_up(f"message manager '{step.participant}' refused it: {problem.sentence}")

@@ -46,7 +46,7 @@ async def test_a_transaction_at_one_manager_is_one_command() -> None:
         assert waiting(node, "at-m2") == 1 and not any(each.held for each in held)
 
 
-async def test_a_manager_that_does_not_answer_aborts_it_everywhere_and_is_named() -> None:
+async def test_a_manager_that_does_not_answer_aborts_it_everywhere_and_is_named(caplog: pytest.LogCaptureFixture) -> None:
     async with two_managers() as (node, client):
         held = hold(node, "m2", command.Prepare)
 
@@ -59,6 +59,8 @@ async def test_a_manager_that_does_not_answer_aborts_it_everywhere_and_is_named(
         held.let_go()
         await asyncio.wait_for(node.managers["m2"].until_applied(node.managers["m2"].channel.durable + 1), 10)
         assert is_free(node) and waiting(node, "at-m1") + waiting(node, "at-m2") == 0, "a Prepare that comes late locks nothing"
+        await sent_to_both(client)
+    assert not [each for each in caplog.records if each.levelname == "ERROR"], "its answer is late, too, and nobody waits for it"
 
 
 async def test_a_manager_without_room_aborts_it_everywhere_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
