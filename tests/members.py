@@ -16,7 +16,9 @@ from holdfast.errors import Unavailable
 from holdfast.node.clock import SystemClock
 from holdfast.node.clustered.heartbeat import Heart
 from holdfast.node.clustered.member import Member
+from holdfast.node.clustered.orders.check import Checks
 from holdfast.node.clustered.orders.heard import Heard
+from holdfast.node.clustered.orders.node_calls import NodeCalls, Serve
 from holdfast.node.clustered.orders.takeover import Takeovers
 from holdfast.node.clustered.roster import Roster
 from holdfast.node.logs.operator_log import OperatorLog
@@ -67,6 +69,9 @@ class Node:
 
         self.heart = Heart(whose, "", self.bus, SystemClock(), [self.member], note=note)
         self.takeovers = Takeovers({MANAGER: self.member}, self.roster, self.heart, heard, SystemClock())
+        self.checks = Checks({MANAGER: self.member}, self.roster, {MANAGER: cluster.channel})
+        served: dict[str, Serve] = {"digest": self.checks.serve_digest, "open_anew": self.checks.serve_open_anew}
+        self.calls = NodeCalls(whose, self.bus, served)
 
     async def _open(self, whose: Backup) -> MessageManager:
         if self._cluster.is_away:
@@ -77,6 +82,7 @@ class Node:
 
     async def stop(self) -> None:
         self.heart.stop()
+        await self.calls.stop()
         await self.member.stop()
 
 

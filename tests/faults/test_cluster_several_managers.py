@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 import pytest
 
 import holdfast
-from holdfast.errors import DestinationExists, NoSuchDestination, NotEmpty
+from holdfast.errors import DestinationExists, Detached, NoSuchDestination, NotEmpty
 from tests import effort
 from tests.cluster_processes import ClusterProcesses
+from tests.command import run_holdfast
 from tests.nats_server import NatsCluster, forgotten_sockets
 from tests.waiting import until
 
@@ -112,6 +114,91 @@ async def test_a_name_is_created_deleted_and_created_again_at_different_nodes(cl
                 await third.delete(name)
 
 
+async def test_all_copies_are_equal_under_load_at_whichever_node_it_is_asked(cluster: ClusterProcesses) -> None:
+    """Issue 15: backups are equal to their primary, by digest, at an entry."""
+    stop = asyncio.Event()
+    seen: list[str] = []
+    topics = [f"checked.{number}" for number in range(6)]
+
+    async def send(client: holdfast.Client) -> None:
+        number = 0
+        while not stop.is_set():
+            async with client.transaction() as transaction:
+                for topic in topics:
+                    await transaction.topic(topic).send(number)
+            await client.queue(f"unread.{number % 4}").send(number)
+            number += 1
+
+    async def receive(incoming: holdfast.Receiver) -> None:
+        async for event in incoming:
+            seen.append(event.destination)
+            await event.confirm()
+
+    async with (
+        holdfast.connect(at(cluster, "a"), timeout=60) as one,
+        holdfast.connect(at(cluster, "c"), timeout=60) as other,
+        other.subscribe("checked.*", "checker") as incoming,
+    ):
+        assert {(await one.topic(topic).send(0)).channel for topic in topics} == {"m1", "m2"}
+        working = [asyncio.create_task(send(one)), asyncio.create_task(receive(incoming))]
+        for node in "abc":
+            before = len(seen)
+            done = await asyncio.to_thread(run_holdfast, "cluster", "check", "--url", at(cluster, node), "--json")
+            told = msgspec.json.decode(done.stdout)
+
+            assert (done.returncode, told["is_equal"], told["is_complete"]) == (0, True, True), told
+            assert {each["name"]: {copy["node"] for copy in each["copies"]} for each in told["managers"]} == {
+                "m1": {"a", "b"},
+                "m2": {"b", "c"},
+            }
+            for each in told["managers"]:
+                assert len({copy["digest"] for copy in each["copies"]}) == 1
+            await until(lambda before=before: len(seen) > before + 20, "events flow")  # type: ignore[misc]
+        shown = await asyncio.to_thread(run_holdfast, "cluster", "check", "--url", cluster.url)
+        assert "differ: none" in shown.stdout and "did not answer: none" in shown.stdout
+        stop.set()
+        await working[0]
+        working[1].cancel()
+        await asyncio.gather(working[1], return_exceptions=True)
+
+
+async def test_a_queue_that_is_deleted_under_load_closes_receivers_at_both_nodes_with_a_reason(cluster: ClusterProcesses) -> None:
+    """B24."""
+    stop = asyncio.Event()
+    seen: dict[str, int] = {"a": 0, "c": 0}
+
+    async def send(client: holdfast.Client) -> int:
+        """Send before and after: the queue comes into being again, and has no receivers."""
+        sent = 0
+        while not stop.is_set():
+            await client.queue("condemned").send(sent)
+            sent += 1
+        return sent
+
+    async def receive(node: str) -> None:
+        async with (
+            holdfast.connect(at(cluster, node), timeout=60) as client,
+            client.queue("condemned").receive(credit=4) as incoming,
+        ):
+            async for event in incoming:
+                seen[node] += 1
+                await event.confirm()
+
+    async with holdfast.connect(at(cluster, "b"), timeout=60) as client:
+        await client.create_queue("condemned")
+        receiving = [asyncio.create_task(receive(node)) for node in seen]
+        sending = asyncio.create_task(send(client))
+        working = [sending, *receiving]
+        await until(lambda: all(seen[node] > 20 for node in seen) or any(task.done() for task in working), "both receive")
+        await client.delete("condemned", force=True)
+        await asyncio.wait(receiving, timeout=30)
+        stop.set()
+        assert await sending >= sum(seen.values())
+        for task in receiving:
+            with pytest.raises(Detached, match="receiving from 'condemned' ended: destination deleted"):
+                await asyncio.wait_for(task, 1)
+
+
 async def primaries(client: holdfast.Client) -> dict[str, str | None]:
     return {each["name"]: each["primary"] for each in (await client.cluster_status())["managers"]}
 
@@ -164,6 +251,13 @@ async def test_a_primary_is_killed_and_events_of_both_managers_go_on(cluster: Cl
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+
+        async def all_answer() -> bool:
+            told = await producer.cluster_check()
+            assert told["is_equal"], told
+            return told["is_complete"]
+
+        await until(all_answer, "copies that were opened again are there, and equal to the others")
 
     for queue in QUEUES:
         fresh = [number for number, is_redelivered in seen[queue] if not is_redelivered]

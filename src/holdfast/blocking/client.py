@@ -108,6 +108,7 @@ class Client(SessionMethods):
     status = waiting_for(AsyncClient.status)
     cluster_configuration = waiting_for(AsyncClient.cluster_configuration)
     configure_cluster = waiting_for(AsyncClient.configure_cluster)
+    cluster_check = waiting_for(AsyncClient.cluster_check)
     cluster_status = waiting_for(AsyncClient.cluster_status)
     cluster_drain = waiting_for(AsyncClient.cluster_drain)
     transactions = waiting_for(AsyncClient.transactions)

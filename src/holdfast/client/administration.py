@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
 from holdfast.client import checks
 from holdfast.client.checks import check_name, check_subscription
 from holdfast.client.description import (
+    ClusterCheck,
     ClusterConfiguration,
     ClusterStatus,
     DestinationDescription,
@@ -336,6 +337,12 @@ class Administration(ABC):
         """Have a message manager of a cluster taken over by another node, `to` or the first that can, without a failure: who is
         primary now, and how long it took. Unavailable when nobody can take it over: nothing has changed."""
         told: Takeover = await self._manage("cluster_order", timeout, order="takeover", manager=manager, node=to)
+        return told
+
+    async def cluster_check(self, *, timeout: float | None = None) -> ClusterCheck:
+        """Compare all copies of all message managers of a cluster, each at one entry of its channel, also under load: the digest
+        of each copy, which differ, and which did not answer within 5 s. A backup that differs is opened anew."""
+        told: ClusterCheck = await self._look("cluster_order", timeout, order="check")
         return told
 
     async def cluster_configuration(self, *, timeout: float | None = None) -> ClusterConfiguration:

@@ -193,6 +193,36 @@ class Takeover(TypedDict):
     took_ms: int
 
 
+class CheckedCopy(TypedDict):
+    """A copy of a message manager, as it was checked."""
+
+    node: str
+    digest: str | None  # None: it did not answer in time
+    is_primary: bool
+    is_equal: bool | None
+    is_opened_anew: bool  # it differed, was stopped, and begins again with a snapshot
+
+
+class CheckedManager(TypedDict):
+    """A message manager whose copies were compared."""
+
+    name: str
+    entry: int | None  # of the channel, where they were compared; None if it took none
+    primary: str | None  # None: it did not answer
+    problem: str  # why there was no check; "" if there was
+    copies: list[CheckedCopy]
+    differing: list[str]  # nodes whose copies differ
+    silent: list[str]  # nodes that did not answer in time
+
+
+class ClusterCheck(TypedDict):
+    """A check of all copies of all message managers of a cluster."""
+
+    managers: list[CheckedManager]
+    is_equal: bool  # no copy differs, of those that answered
+    is_complete: bool  # all answered
+
+
 class Drained(TypedDict):
     """A node that is drained, or taken back."""
 

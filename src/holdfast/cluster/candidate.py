@@ -61,6 +61,11 @@ class Candidate:
         self._deposed = "" if was_planned or former == primary else former
         return was_primary and not self.is_primary
 
+    def lost(self) -> None:
+        """The copy of this node ended without being deposed. If it led, nobody does: its node is heard, so no other claims."""
+        if self.is_primary:
+            self.primary, self._successor = "", ""
+
     def heard(self, start: str, now_ms: int) -> None:
         """A heartbeat of this node has come: if it is of a primary that was deposed for its silence, it was suspected wrongly."""
         if start == self._deposed and start:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from holdfast.errors import BadSetting, Unavailable
 
-# A copy that has more entries to apply takes longer than a tenth of a second.
+# A copy that has more entries to apply would let its clients wait.
 BEHIND_ENTRIES_MAX = 2_000
 
 

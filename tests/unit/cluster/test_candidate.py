@@ -239,3 +239,15 @@ def test_of_three_nodes_whose_primary_dies_exactly_one_claims_whatever_the_phase
 
         assert [node for _, node in claims] == ["n1"]
         assert 1_400 <= claims[0][0] <= 1_610
+
+
+def test_a_candidate_whose_own_copy_led_and_is_gone_claims_again_and_so_does_none_that_follows_another() -> None:
+    candidate = Candidate(OWN, 0, 0)
+    candidate.began(3, OWN, 0)
+    assert candidate.claim(1_000, 1_000) is None
+    candidate.lost()
+    assert (candidate.primary, candidate.claim(500, 1_000)) == ("", 4)
+
+    other = follower()
+    other.lost()
+    assert (other.primary, other.claim(499, 1_000)) == (OTHER, None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli import help_text
-from holdfast.cli.cluster import configure, drain, nodes, takeover
+from holdfast.cli.cluster import check, configure, drain, nodes, takeover
 from holdfast.cli.cluster.cluster_options import Of, url_of
 from holdfast.cli.options import URL_DEFAULT, Json, Timeout, Url, expanded
 
@@ -244,6 +244,7 @@ def _state(silent_ms: int | None, is_heard: bool, is_drained: bool) -> str:
 
 
 takeover.add_to(group)
+check.add_to(group)
 configure.add_to(group)
 nodes.add_to(group)
 drain.add_to(group)

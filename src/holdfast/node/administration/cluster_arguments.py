@@ -30,7 +30,7 @@ class Transactions(Arguments, frozen=True, kw_only=True):
 class ClusterOrder(Arguments, frozen=True, kw_only=True):
     """An order to the cluster: `manager` and `node` say to which part of it, where the order takes one."""
 
-    order: Literal["takeover", "drain", "undrain"]
+    order: Literal["takeover", "drain", "undrain", "check"]
     manager: str = ""
     node: str = ""
 

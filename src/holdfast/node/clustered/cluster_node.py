@@ -48,6 +48,7 @@ from holdfast.node.clustered.configuration.shared_documents import GivenUsers
 from holdfast.node.clustered.heartbeat import Heart
 from holdfast.node.clustered.member import Member
 from holdfast.node.clustered.node_log import NodeLog
+from holdfast.node.clustered.orders.check import Checks
 from holdfast.node.clustered.orders.drain import Drain
 from holdfast.node.clustered.orders.heard import Heard
 from holdfast.node.clustered.orders.orders import Orders
@@ -123,7 +124,8 @@ class ClusterNode:
         self._heart = Heart(whose, subject, bus, clock, list(self.members.values()), settings.session_grace_ms, self._heard)
         self._heart.links = lambda: self.clients.open_links
         takeovers = Takeovers(self.members, self._roster, self._heart, self._awaited, clock)
-        self._orders = Orders(whose, bus, takeovers, Drain(self.clients, self._heart, self._roster, takeovers))
+        drain = Drain(self.clients, self._heart, self._roster, takeovers)
+        self._orders = Orders(whose, bus, takeovers, drain, Checks(self.members, self._roster, channels))
         self._has_left = False
         self.clients.tell_cluster = self.tell_cluster
         first, channel = next(iter(channels.items()))

@@ -88,10 +88,15 @@ class Member:
         """As primary, invite another node to claim; "" to invite nobody any more."""
         self._resigns_to = start
 
+    def open_anew(self, problem: HoldfastError) -> None:
+        """Throw this copy away, for this reason: it begins again with a snapshot, and leads nothing until then."""
+        if self.manager is not None:
+            self.manager.give_up(problem)
+
     def look(self, silent_ms: SilentMs) -> None:
         """Claim, if it is time to. Asked with each heartbeat."""
         manager, now_ms = self.manager, self._clock.steady_ms()
-        if manager is None or self._claiming is not None:
+        if manager is None or manager.failure is not None or self._claiming is not None:
             return
         self.candidate.followed(manager.applied, manager.channel.durable, now_ms)
         silence_ms = silent_ms(self.candidate.primary)
@@ -150,16 +155,17 @@ class Member:
     async def _follow(self, manager: MessageManager) -> None:
         """Return when this copy is over."""
         directory = manager.directory
-        self._note(effect.Claimed(directory.epoch, directory.node, directory.start))
+        self._note(effect.Claimed(directory.epoch, directory.node, directory.start), is_own=False)
         manager.epoch_began = self._began
         self.manager = manager
         await manager.ended()
         if manager.failure is not None:
+            self.candidate.lost()
             await asyncio.sleep(OPEN_AGAIN_S)
 
     def _began(self, claimed: effect.Claimed, is_own: bool) -> None:
         """A claim was applied. One of this node from before this copy was opened is not its own: it was deposed since."""
-        self._note(claimed)
+        self._note(claimed, is_own)
         self._resigns_to = ""
         if self.manager is not None and is_own:
             self._led_since_ms = self._clock.steady_ms()
@@ -168,8 +174,10 @@ class Member:
             if self._lead is not None:
                 self._lead(self.manager, claimed.epoch)
 
-    def _note(self, claimed: effect.Claimed) -> None:
+    def _note(self, claimed: effect.Claimed, is_own: bool) -> None:
         self.candidate.began(claimed.epoch, claimed.start, self._clock.steady_ms())
+        if not is_own:
+            self.candidate.lost()  # a claim of this node whose copy is gone: nobody leads by it
 
     def _stop_forgetting(self) -> None:
         if self._forgetting is not None:

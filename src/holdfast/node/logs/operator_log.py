@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from typing import Any
 
 from holdfast.channel.channel import Channel, Pressure
 from holdfast.destination.backlog.history import OFTEN
-from holdfast.destination.effect import Died, Purged, Resembling, ReturnedOften, SubscriptionRemoved, WindowShortened
+from holdfast.destination.effect import Died, Effect, Purged, Resembling, ReturnedOften, SubscriptionRemoved, WindowShortened
 from holdfast.destination.name import DEAD
 from holdfast.destination.state.deduplication import REMEMBERED_MAX
 from holdfast.errors import Blocked, DiskFailed, HoldfastError
@@ -62,6 +64,14 @@ class OperatorLog:
         self._channel = channel
         self._notices = Notices()
         self._filling = Filling()
+        self._told: dict[type[Effect], Callable[[Any], None]] = {
+            WindowShortened: self.window_shortened,
+            Died: self.died,
+            ReturnedOften: self.returned_often,
+            SubscriptionRemoved: self.subscription_removed,
+            Purged: self.purged,
+            Resembling: self.resembling,
+        }
         self._timer: asyncio.TimerHandle | None = None
         channel.watch_pressure(self._pressure_changed)
 
@@ -99,6 +109,11 @@ class OperatorLog:
             self._notices.say(space_log, logging.ERROR, f"not accepted: {problem.code}", line)
 
     # --- destinations, and their events ------------------------------------------------------------------------------
+
+    def note(self, each: Effect) -> None:
+        """Log an effect, if it is one for operators."""
+        if (tell := self._told.get(type(each))) is not None:
+            tell(each)
 
     def destination_filled(self, name: str, percent: float, is_blocked: bool) -> None:
         """A destination is filled to this percentage of its high water."""

@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from holdfast.bus.bus import Bus, message_manager_subject
 from holdfast.bus.message import ReceiverGone, Reply
 from holdfast.channel.channel import Buffer, Channel, Entry
+from holdfast.cluster.copy_check import Digests
 from holdfast.destination import command, effect
 from holdfast.destination.state import selector_questions
 from holdfast.errors import Closed, Damaged, HoldfastError
@@ -84,6 +85,7 @@ class MessageManager:
         self.deliverer = Deliverer(directory, channel, bus, clock, self.turn, self.figures)
         self.upkeep = Upkeep(directory, channel, clock, settings, self.until_applied)
         self.surveys = Surveys()
+        self.digests = Digests()  # of this copy, at each Check
         self._bus = bus
         self._clock = clock
         self._start = start
@@ -158,9 +160,7 @@ class MessageManager:
         if self._start.is_backup:
             await self._follow_channel()
             return
-        claiming = supervision.start(
-            self._start.claim_when_replayed(before_claim), f"{self.name}: claiming", self._stop_following
-        )
+        claiming = supervision.start(self._start.claim_when_replayed(before_claim), f"{self.name}: claiming", self.give_up)
         try:
             await self._follow_channel()
         finally:
@@ -188,7 +188,8 @@ class MessageManager:
             self.failure = self.failure or Damaged(what)
             log.critical("message manager %s stops", self.name, exc_info=problem)
 
-    def _stop_following(self, problem: Exception) -> None:
+    def give_up(self, problem: Exception) -> None:
+        """Follow no further, for this reason."""
         self._fail(problem)
         self._following.cancel()
 
@@ -306,23 +307,17 @@ class MessageManager:
             self.deliverer.came_early((each.session, each.receiver))
         elif isinstance(each, effect.Returned) and not self.is_primary:
             self.deliverer.came_back_early(each)
+        elif isinstance(each, effect.Checked):
+            self.digests.note(each.entry, each.digest)
         elif isinstance(each, effect.WindowShortened):
             if self.is_primary:
-                self.operator_log.window_shortened(each)
+                self.operator_log.note(each)
         elif self.is_primary:
             if isinstance(each, effect.DetachedReceiver) and each.reason:
                 self._tell_detached(each)
             elif isinstance(each, effect.Died):
-                self.operator_log.died(each)
                 self.figures.died(each.code, each.events)
-            elif isinstance(each, effect.ReturnedOften):
-                self.operator_log.returned_often(each)
-            elif isinstance(each, effect.SubscriptionRemoved):
-                self.operator_log.subscription_removed(each)
-            elif isinstance(each, effect.Purged):
-                self.operator_log.purged(each)
-            elif isinstance(each, effect.Resembling):
-                self.operator_log.resembling(each)
+            self.operator_log.note(each)
             self.deliverer.act(each)
             self._note_flow(each)
             if self._outcomes.are_waiting:

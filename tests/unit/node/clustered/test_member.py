@@ -7,6 +7,7 @@ import contextlib
 
 import pytest
 
+from holdfast.errors import Damaged
 from holdfast.node.clustered import member as member_module
 from holdfast.node.messages.message_manager import MessageManager
 from holdfast.node.messages.start import Backup
@@ -122,6 +123,20 @@ async def test_a_deposed_primary_ends_also_when_it_is_stopped_while_it_is_thrown
 
         async with asyncio.timeout(PATIENCE_S):
             await cluster.stop("a")
+
+
+async def test_a_primary_that_cannot_follow_is_opened_anew_and_somebody_leads_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(member_module, "OPEN_AGAIN_S", 0.01)
+    async with clustered("a", "b") as cluster:
+        await cluster.until_primary("a")
+        leading = cluster.nodes["a"].member.manager
+        assert leading is not None
+        leading.give_up(Damaged("an entry could not be read"))
+        await until(lambda: cluster.nodes["a"].member.manager not in (None, leading), "it is opened anew")
+
+        await until(lambda: len(cluster.primaries()) == 1, "there is a primary")
+        await cluster.send(1)
+        await cluster.until_equal()
 
 
 async def test_a_copy_that_was_opened_while_its_member_was_stopped_is_not_followed() -> None:

@@ -10,20 +10,23 @@ from typing import Any
 
 from holdfast.bus.bus import Bus
 from holdfast.node.administration.cluster_arguments import ClusterOrder
+from holdfast.node.clustered.orders.check import Checks
 from holdfast.node.clustered.orders.drain import Drain
-from holdfast.node.clustered.orders.node_calls import NodeCalls
+from holdfast.node.clustered.orders.node_calls import NodeCalls, Serve
 from holdfast.node.clustered.orders.takeover import Takeovers
 from holdfast.node.messages.start import Backup
 
 
 class Orders:
-    def __init__(self, whose: Backup, bus: Bus, takeovers: Takeovers, drain: Drain) -> None:
+    def __init__(self, whose: Backup, bus: Bus, takeovers: Takeovers, drain: Drain, checks: Checks) -> None:
         self._takeovers = takeovers
         self._drain = drain
-        self._calls = NodeCalls(whose, bus, {"resign": takeovers.serve, "drain": drain.serve})
+        checking: dict[str, Serve] = {"digest": checks.serve_digest, "open_anew": checks.serve_open_anew}
+        self._calls = NodeCalls(whose, bus, {"resign": takeovers.serve, "drain": drain.serve, **checking})
         self._orders: dict[str, Callable[[ClusterOrder], Awaitable[Any]]] = {
             "takeover": lambda asked: takeovers.order(self._calls, asked.manager, asked.node),
             "drain": lambda asked: drain.order(self._calls, asked.node, undo=False),
+            "check": lambda asked: checks.order(self._calls),
             "undrain": lambda asked: drain.order(self._calls, asked.node, undo=True),
         }
 

@@ -23,7 +23,7 @@ from holdfast.node.clustered.orders.node_calls import NodeCalls
 from holdfast.node.clustered.roster import Roster
 from holdfast.node.messages.message_manager import MessageManager
 
-# A successor that has not claimed by then is passed over: it takes a tenth of a second, and a NATS election takes longer anyway.
+# A successor that has not claimed by then is passed over: a claim is one append, and a NATS election takes longer anyway.
 CLAIM_S = 3.0
 ORDER_S = 15.0
 
