@@ -198,11 +198,16 @@ async def test_an_event_of_another_session_is_refused(url: str, name: str) -> No
 
 
 async def test_an_empty_transaction_asks_nobody(url: str) -> None:
+    """Others write to the same channel now and then: a former client's session ends, a node says that it is there."""
     async with holdfast.connect(url) as client:
-        before = (await client.status())["applied"]
-        async with client.transaction():
-            pass
-        assert (await client.status())["applied"] == before
+
+        async def appended() -> int:
+            before = (await client.status())["applied"]
+            async with client.transaction():
+                pass
+            return (await client.status())["applied"] - before
+
+        assert 0 in [await appended() for _ in range(10)]
 
 
 async def test_many_transactions_of_one_session_at_once_each_happen_once(url: str, name: str) -> None:

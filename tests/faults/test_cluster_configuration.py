@@ -94,6 +94,7 @@ async def test_new_names_are_placed_by_rules_that_are_given_online(cluster: Clus
                 assert receipt.channel == manager
 
 
+@pytest.mark.long
 async def test_a_node_that_was_away_fetches_a_change_and_is_refused_if_it_was_edited_too(cluster: ClusterProcesses) -> None:
     node = cluster.nodes["b"]
     node.stop()

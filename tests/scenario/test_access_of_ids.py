@@ -24,6 +24,7 @@ from holdfast.node.identity import Identity
 from holdfast.node.login.login import Login
 from holdfast.node.login.passwords import hashed
 from holdfast.node.node import Node
+from holdfast.node.settings import NodeSettings
 from holdfast.recorder.recorder import Recorder
 from holdfast.wire.frame import (
     Answered,
@@ -57,8 +58,10 @@ def users(rules: str = RULE) -> users_files.Users:
 
 
 @asynccontextmanager
-async def serving(folder: Path, has_users: bool = True, is_killed: bool = False) -> AsyncIterator[RunningServer]:
-    server = await running_server.start(folder / "data")
+async def serving(
+    folder: Path, has_users: bool = True, is_killed: bool = False, settings: NodeSettings = running_server.SETTINGS
+) -> AsyncIterator[RunningServer]:
+    server = await running_server.start(folder / "data", settings)
     if has_users:
         server.node.clients.login = Login(users())
     try:
@@ -302,7 +305,7 @@ async def test_what_another_user_sends_with_the_id_of_a_client_is_not_taken_for_
 
 
 async def test_a_session_that_goes_on_under_other_rules_decides_on_nothing_they_do_not_allow(tmp_path: Path) -> None:
-    async with serving(tmp_path) as server:
+    async with serving(tmp_path, settings=running_server.PATIENT) as server:
         bob = await linked(server, "bob")
         producer = await bob.open_producer()
         await send(bob, producer, 1)
@@ -324,7 +327,7 @@ async def test_a_session_that_goes_on_under_other_rules_decides_on_nothing_they_
 async def test_rules_that_change_while_a_subscription_is_being_made_hold_for_its_receiver() -> None:
     channel = SlowChannel()
     channel.may_be_read.set()
-    node = await Node.over(channel, Identity.in_memory(), running_server.SETTINGS)
+    node = await Node.over(channel, Identity.in_memory(), running_server.PATIENT)
     await node.messages.wait_until_primary()
     node.clients.login = Login(users())
     bob = RawClient(node)

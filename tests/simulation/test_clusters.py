@@ -36,7 +36,7 @@ def test_a_seed_that_once_broke_a_promise_keeps_it(seed: int) -> None:
 def test_a_cluster_keeps_its_promises_whatever_fails(group: int) -> None:
     first = effort.seed(1_000)
     broken = {}
-    for seed in range(first + group, first + effort.rounds(short=200, long=10_000), GROUPS):
+    for seed in range(first + group, first + effort.rounds(short=90, long=1_500), GROUPS):
         outcome = Simulation(seed, work_s=effort.rounds(short=1, long=3)).run()
         if not outcome.is_kept:
             broken[seed] = outcome.broken

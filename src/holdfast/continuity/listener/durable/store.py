@@ -40,7 +40,7 @@ from holdfast.continuity.listener.durable.record import Record
 from holdfast.continuity.listener.durable.store_folder import Identity
 from holdfast.errors import Closed, DiskFailed
 
-# An answer file is sealed at this size, or at a sixteenth of the bytes that are kept.
+# An answer file is sealed at this size, or at a sixteenth of the bytes that are kept; while a sync is under way, after it.
 FILE_BYTES_MAX = 16 << 20
 # Records whose ids and positions are known: more than can be unconfirmed, by far.
 RECENT_MAX = 65_536
