@@ -74,7 +74,7 @@ log = logging.getLogger("holdfast.server")
 IDENTITY_FILE = "identity"
 # A node that leaves waits so long for NATS to take its last words.
 FLUSH_S_MAX = 1.0
-# It takes a tenth of a second; while NATS is away, a channel waits a few seconds for what it has sent.
+# Usually well under a second; while NATS is away, a channel waits a few seconds for what it has sent.
 STOP_S_MAX = 10.0
 
 
