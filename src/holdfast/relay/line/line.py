@@ -27,7 +27,7 @@ import msgspec
 from holdfast.client.client import Client
 from holdfast.client.client_session import ClientSession
 from holdfast.client.receiving.receive_options import place
-from holdfast.errors import HoldfastError, Unavailable
+from holdfast.errors import Detached, HoldfastError, Unavailable
 from holdfast.event import position
 from holdfast.event.hops import origin_tag
 from holdfast.event.position import Ranges
@@ -46,6 +46,8 @@ log = logging.getLogger("holdfast.relay")
 
 PAUSE_FIRST_S = 0.1
 PAUSE_LONGEST_S = 10.0
+# That marks are gone is said before, by another server: so long it may be on its way.
+TAKEN_OVER_S = 2.0
 # How often a line looks whether somebody receives here, and how much waits upstream.
 LOOK_EVERY_S = 1.0
 EMPTY_EVERY_S = 0.1
@@ -144,6 +146,9 @@ class Line:
                 for former in formers:
                     await self._drain(work, former, source, marks)
                 await self._pass(work, source, marks, recipients)
+            except Detached:  # perhaps by another process that is this relay now: it took the marks before the session upstream
+                await store.check_ours(TAKEN_OVER_S)
+                raise
             finally:
                 await store.close()
 

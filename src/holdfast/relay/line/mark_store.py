@@ -15,6 +15,7 @@ deliveries are not counted. An event that somebody else has sent to the topic is
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Self
 
@@ -165,6 +166,12 @@ class MarkStore:
                 "another name"
             ) from problem
         raise Unavailable(f"the receiver of {self.topic!r} has ended")
+
+    async def check_ours(self, patience_s: float) -> None:
+        """TakenOver, if it is told within this time that another process has the store."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await self.ended()
 
     async def close(self) -> None:
         if self._taking is not None:
