@@ -13,7 +13,7 @@ import pytest
 from holdfast.cli.operations.destination import SETTINGS
 from holdfast.client.administration import DestinationSettings
 from tests.scenario.command_line import Holdfast, holdfast, server
-from tests.server_process import ServerProcess
+from tests.server_process import ServerProcess, free_port
 
 __all__ = ["holdfast", "server"]
 
@@ -350,6 +350,20 @@ def test_output_that_cannot_be_written_is_said_and_the_event_is_kept(server: Ser
     assert done.stderr.startswith("holdfast: the output cannot be written (No space left on device)")
     assert done.stderr.count("\n") == 1
     assert holdfast("receive", "m", "--count", "1", "--timeout", "5").out == "1\n"
+
+
+def test_a_server_whose_output_cannot_be_written_serves_all_the_same(tmp_path: Path, holdfast: Holdfast) -> None:
+    port = free_port()
+    with Path("/dev/full").open("w") as full:
+        serve = [sys.executable, "-m", "holdfast", "serve", "--data", str(tmp_path / "data"), "--listen", f"127.0.0.1:{port}"]
+        running = subprocess.Popen(serve, stdout=full, stderr=subprocess.PIPE, text=True)
+    try:
+        sent = holdfast("send", "q", "--data", "1", "--url", f"holdfast://127.0.0.1:{port}", "--timeout", "30")
+    finally:
+        running.terminate()
+        _, said = running.communicate(timeout=30)
+
+    assert (sent.code, running.returncode) == (0, 0), said
 
 
 def test_a_reader_that_goes_away_ends_every_command_alike(server: ServerProcess, holdfast: Holdfast) -> None:

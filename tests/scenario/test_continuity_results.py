@@ -100,11 +100,15 @@ async def test_an_effect_that_waited_for_a_carrier_longer_than_history_reaches_b
             await engine.answer(await engine.send("/look"))
 
         async with carrying(url, exchange.url):
+
+            async def is_told() -> bool:
+                told = await domain_status.ask(engine.client, "shop")
+                return bool(told["carriers"][0]["waiting"] == 0)
+
             await until(lambda: exchange.orders, "it is carried out")
-            told = await domain_status.ask(engine.client, "shop")
+            await until(is_told, "its result is known")
 
     assert len(exchange.orders) == 1
-    assert told["carriers"][0]["waiting"] == 0
 
 
 async def _given_up(client: holdfast.Client) -> bool:

@@ -368,10 +368,12 @@ def _boot(folder: Path | None) -> Callable[[], RecorderContents] | None:
 
 def _announce(server: Server, host: str) -> None:
     from holdfast.cli.output import print_line
+    from holdfast.errors import Unavailable
 
     shown = f"[{host}]" if ":" in host else host
     said = f"listening on {shown}:{server.port}" if server.port else "following its message managers; it takes no clients"
-    print_line(said)
+    with contextlib.suppress(Unavailable):  # its output may be on the disk that is full: it serves all the same
+        print_line(said)
     _tell_service_manager(f"READY=1\nSTATUS={said}")
 
 
