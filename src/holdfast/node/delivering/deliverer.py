@@ -292,7 +292,6 @@ class Deliverer:
     def detach_lost(self, session: str, link: int) -> None:
         """The client manager of a session is gone, and it has not come by a later link: as if it did not come back. Said again
         while that is not applied, it does nothing: what is released twice would be counted twice."""
-        self._away.discard(session)
         if self._given_up.get(session) != link:
             known = self._directory.sessions()
             self._given_up = {each: former for each, former in self._given_up.items() if each in known} | {session: link}

@@ -64,12 +64,12 @@ class BusListener:
 
     def hear(self, message: object) -> None:
         manager, deliverer = self._manager, self._deliverer
-        if isinstance(message, Holding | LinkDown | SessionGone) and self._has_moved(message.session, message.link):
-            return  # its client has come by another client manager since
         if isinstance(message, CreditGranted):
             manager.when_primary(partial(deliverer.grant, (message.session, message.receiver), *message[2:]))
         elif isinstance(message, HandedOn):
             manager.when_primary(partial(deliverer.reached, (message.session, message.receiver), message.handed))
+        elif isinstance(message, Holding | LinkDown | SessionGone) and self._has_moved(message.session, message.link):
+            return  # its client has come by another client manager since
         elif isinstance(message, Holding):
             holding = (message.held, message.ahead, message.keeps)
             deliverer.expect((message.session, message.receiver), message.client_manager, *holding)
