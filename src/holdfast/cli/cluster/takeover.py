@@ -24,7 +24,7 @@ def add_to(group: typer.Typer) -> None:
         "takeover",
         **help_text.described(
             "Have another node lead a message manager: the present primary resigns, and its successor claims at once. Deliveries "
-            "pause for a moment, and no program sees an error.",
+            "pause for a moment, and programs that send, receive and confirm see no error.",
             ["holdfast cluster takeover m1 --data ./cluster", "holdfast cluster takeover m1 --to node1 --data ./cluster --json"],
             help_text.CLIENT,
             {3: "nobody can take over now: nothing has changed"},
